@@ -1,0 +1,62 @@
+//! openraft's type configuration, in one place.
+
+use std::fmt;
+
+openraft::declare_raft_types!(
+    /// One group a shard; node ids are numbers, addresses travel in `BasicNode`.
+    pub TypeConfig:
+        D = Proposal,
+        R = Applied,
+        NodeId = u64,
+        Node = openraft::impls::BasicNode,
+);
+
+/// What is proposed: an encoded `granary.storage.v1.Entry`, shared between log, apply and network without copying.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Proposal(pub bytes::Bytes);
+
+impl fmt::Debug for Proposal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Proposal({} bytes)", self.0.len())
+    }
+}
+
+impl fmt::Display for Proposal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
+// openraft asks for serde on these with its `serde` feature; our own frames do not use it.
+impl serde::Serialize for Proposal {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Proposal {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        Vec::<u8>::deserialize(d).map(|v| Self(v.into()))
+    }
+}
+
+/// What apply answers.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Applied {
+    /// Nothing to say (membership, blank, housekeeping).
+    Nothing,
+    Committed {
+        revision: u64,
+        outbox: Vec<u64>,
+    },
+    Fenced {
+        expected: String,
+        found: String,
+    },
+}
+
+impl fmt::Display for Applied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}

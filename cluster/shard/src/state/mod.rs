@@ -1,0 +1,1 @@
+//! (in work) The state store behind the Raft log: rebuildable, written behind.

@@ -1,0 +1,3 @@
+//! (in work)
+pub mod plan;
+pub use plan::*;
