@@ -9,7 +9,20 @@ openraft::declare_raft_types!(
         R = Applied,
         NodeId = u64,
         Node = openraft::impls::BasicNode,
+        // At most one leader a term, so that the term alone names a leadership (our epoch). openraft's default lets a
+        // second node win the same term, and then two owners would share an epoch.
+        LeaderId = openraft::impls::leader_id_std::LeaderId<Self::Term, Self::NodeId>,
 );
+
+type LeaderId = openraft::impls::leader_id_std::LeaderId<u64, u64>;
+pub type LeaderTerm = <LeaderId as openraft::vote::RaftLeaderId>::Committed;
+pub type LogId = openraft::LogId<LeaderTerm>;
+pub type Membership = openraft::Membership<u64, openraft::impls::BasicNode>;
+pub type StoredMembership = openraft::StoredMembership<LeaderTerm, u64, openraft::impls::BasicNode>;
+pub type SnapshotMeta = openraft::SnapshotMeta<LeaderTerm, u64, openraft::impls::BasicNode>;
+pub type Snapshot<D> = openraft::Snapshot<LeaderTerm, u64, openraft::impls::BasicNode, D>;
+pub type Entry = <TypeConfig as openraft::RaftTypeConfig>::Entry;
+pub type Vote = <TypeConfig as openraft::RaftTypeConfig>::Vote;
 
 /// What is proposed: an encoded `granary.storage.v1.Entry`, shared between log, apply and network without copying.
 #[derive(Clone, PartialEq, Eq, Default)]
