@@ -1,3 +1,6 @@
-//! Tests of the whole: layering and tidiness here, processes under `tests/`.
+//! Tests of the whole: layering and tidiness, and real processes killed under load.
 
+pub mod process;
+pub mod proof;
+pub mod worker;
 pub mod workspace;
