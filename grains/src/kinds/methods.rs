@@ -39,6 +39,8 @@ pub mod run {
     pub const REPROJECT: Method = Method(15);
     /// empty → empty; the sweep of the shard
     pub const SWEEP: Method = Method(16);
+    /// `calls::CancelChild` → empty; from a parent. Remembered if the child was not submitted yet.
+    pub const CANCEL_CHILD: Method = Method(17);
 
     /// Tables. Below 128: loaded at activation.
     pub mod table {
@@ -47,7 +49,10 @@ pub mod run {
         pub const STEP_RUNS: Table = Table(2);
         pub const COMPENSATION: Table = Table(3);
         pub const FACTS: Table = Table(4);
+        /// Key `run`: `storage::AuthorityRow`. Key `n`: `storage::RunCountersRow`, in both modes.
         pub const AUTHORITY: Table = Table(10);
+        /// `storage::AuthorityStepRow`. Key: step run id (16 bytes) for what is asked now; followed by the number (u32
+        /// big-endian) for what was asked earlier.
         pub const AUTHORITY_STEPS: Table = Table(11);
         /// Key: number of the first entry, u64 big-endian; value: `storage::JournalRow`.
         pub const JOURNAL: Table = Table(128);
@@ -62,6 +67,12 @@ pub mod release {
     pub const PUT: Method = Method(1);
     /// empty → `calls::PutRelease`
     pub const GET: Method = Method(2);
+
+    pub mod table {
+        use grain_contract::Table;
+        /// Key: empty; value: `storage::ReleaseRow`.
+        pub const RELEASE: Table = Table(1);
+    }
 }
 
 /// Kind `definition`, key = definition id: its versions.
@@ -70,8 +81,14 @@ pub mod definition {
     pub const KIND: &str = "definition";
     /// `calls::AddVersion` → empty
     pub const ADD_VERSION: Method = Method(1);
-    /// empty → `v1::ListWorkflowDefinitionVersionsResponse`, newest first
+    /// empty → `v1::ListWorkflowDefinitionVersionsResponse`, newest first; not-found if none was ever loaded
     pub const LIST: Method = Method(2);
+
+    pub mod table {
+        use grain_contract::Table;
+        /// Key: place in the order of loading, u32 big-endian; value: `storage::DefinitionVersionRow`.
+        pub const VERSIONS: Table = Table(1);
+    }
 }
 
 /// Index names (`grain_contract::IndexChange`). `sort` = inverted acceptance time (u64 big-endian of `u64::MAX - ms`), so
@@ -89,3 +106,6 @@ pub mod index {
 
 /// The `Need` of a run: key = release id, supply = `Arc<definition::Plan>`.
 pub const NEED_PLAN: &str = "plan";
+/// The `Need` of a child run: key = `definition` or `definition@version`, supply = `Arc<definition::Plan>` of that version
+/// (without a version: the newest published one). Its release id is pinned then.
+pub const NEED_RELEASE_OF: &str = "release-of";
