@@ -1,0 +1,83 @@
+//! Open attempts as work for workers: when they are made, and again after the owner's memory was lost.
+
+use super::{Authority, Record};
+use super::state::{Ask, Attempt, AttemptState, Step};
+use grain_contract::{Effect, Offers, QueueName, WorkItem};
+use granary_proto::v1::Assignment;
+use granary_proto::wire::Json;
+use prost::Message as _;
+use uuid::Uuid;
+
+impl Authority {
+    /// Offers the newest attempt of a step run, which is Queued. If a worker has a free place, the attempt is committed as
+    /// Claimed at once: one commit instead of two.
+    pub(super) fn offer_new(&mut self, record: &mut Record, step_run: Uuid, offers: &mut dyn Offers, run_input: &[u8]) {
+        let Some(step) = self.steps.get(&step_run) else { return };
+        let Ask::Attempt(attempt) = &step.ask else { return };
+        let (id, queue) = (attempt.id, QueueName::new(&step.queue));
+        let body = self.assignment(step, attempt, run_input);
+        let lease = offers.take(&queue);
+        record.effects.push(Effect::Offer(WorkItem { queue, attempt: id, lease: lease.clone(), body }));
+        if let Some(lease) = lease {
+            self.record_claim(record, id, lease);
+        }
+    }
+
+    /// Attempts that wait in a queue, offered again: by the sweep, since an overfull queue may have dropped them.
+    pub fn offer_queued(&self, record: &mut Record, run_input: &[u8]) {
+        for (step, attempt) in self.open_attempts().filter(|(_, a)| a.state == AttemptState::Queued) {
+            record.effects.push(Effect::Offer(self.waiting_item(step, attempt, run_input)));
+        }
+    }
+
+    /// After a takeover: what waits is offered, what is claimed is expected to be renewed by its worker.
+    pub fn offer_all(&self, record: &mut Record, run_input: &[u8]) {
+        for (step, attempt) in self.open_attempts() {
+            record.effects.push(match &attempt.lease {
+                Some(lease) if attempt.state == AttemptState::Claimed => Effect::Expect {
+                    attempt: attempt.id,
+                    queue: QueueName::new(&step.queue),
+                    lease: lease.clone(),
+                    body: self.assignment(step, attempt, run_input),
+                },
+                _ => Effect::Offer(self.waiting_item(step, attempt, run_input)),
+            });
+        }
+    }
+
+    fn open_attempts(&self) -> impl Iterator<Item = (&Step, &Attempt)> {
+        self.open.iter().filter_map(|id| {
+            let step = self.steps.get(id)?;
+            match &step.ask {
+                Ask::Attempt(attempt) => Some((step, attempt)),
+                Ask::Approval(_) | Ask::Child(_) => None,
+            }
+        })
+    }
+
+    fn waiting_item(&self, step: &Step, attempt: &Attempt, run_input: &[u8]) -> WorkItem {
+        let body = self.assignment(step, attempt, run_input);
+        WorkItem { queue: QueueName::new(&step.queue), attempt: attempt.id, lease: None, body }
+    }
+
+    fn assignment(&self, step: &Step, attempt: &Attempt, run_input: &[u8]) -> Vec<u8> {
+        let input = if step.run_input { run_input } else { &step.input };
+        Assignment {
+            attempt_id: attempt.id.to_string(),
+            run_id: self.run_id.to_string(),
+            step_run_id: step.step_run_id.to_string(),
+            step_id: step.step_id.clone(),
+            kind: step.kind.clone(),
+            name: step.name.clone(),
+            action_class: step.action_class.clone(),
+            input: Some(Json::new(if input.is_empty() { &b"null"[..] } else { input })),
+            attempt: step.number,
+            lease_token: Vec::new(),
+            timeout_ms: step.timeout_ms,
+            tenant_id: self.tenant.clone(),
+            definition_id: self.run.as_ref().map_or_else(String::new, |run| run.definition_id.clone()),
+            idempotency_key: step.idempotency_key.clone(),
+        }
+        .encode_to_vec()
+    }
+}
