@@ -106,8 +106,15 @@ impl Authority {
     }
 
     /// A child run tells its parent how it ended; nothing if the run has no parent.
-    pub(super) fn tell_parent(&mut self, record: &mut Record, state: RunState, output: Vec<u8>, failure: Option<Failure>) {
-        let Some((parent, step_run)) = self.run.as_ref().and_then(|run| run.parent_run_id.zip(run.parent_step_run_id)) else {
+    pub(super) fn tell_parent(
+        &mut self,
+        record: &mut Record,
+        state: RunState,
+        output: Vec<u8>,
+        failure: Option<Failure>,
+    ) {
+        let Some((parent, step_run)) = self.run.as_ref().and_then(|run| run.parent_run_id.zip(run.parent_step_run_id))
+        else {
             return;
         };
         let ended = calls::ChildEnded {

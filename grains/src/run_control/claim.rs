@@ -32,7 +32,14 @@ impl Authority {
         self.journal_claimed(record, step_run, attempt, number, by);
     }
 
-    pub(super) fn journal_claimed(&mut self, record: &mut Record, step_run: Uuid, attempt: Uuid, number: u32, by: String) {
+    pub(super) fn journal_claimed(
+        &mut self,
+        record: &mut Record,
+        step_run: Uuid,
+        attempt: Uuid,
+        number: u32,
+        by: String,
+    ) {
         let entry = JournalEntry {
             r#type: "AttemptClaimed".into(),
             step_id: self.step_id(step_run),

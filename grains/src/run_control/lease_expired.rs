@@ -43,7 +43,13 @@ impl Authority {
     }
 
     /// Offers the attempt again, with the token of another lease or of none.
-    pub fn record_never_started(&mut self, record: &mut Record, attempt: Uuid, offers: &mut dyn Offers, run_input: &[u8]) {
+    pub fn record_never_started(
+        &mut self,
+        record: &mut Record,
+        attempt: Uuid,
+        offers: &mut dyn Offers,
+        run_input: &[u8],
+    ) {
         let Some((step_run, number)) = self.asked.get(&attempt).copied() else { return };
         self.change(step_run, number, |ask| {
             if let Ask::Attempt(found) = ask {

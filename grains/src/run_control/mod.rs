@@ -24,7 +24,6 @@ mod child;
 mod claim;
 mod close_step;
 mod decide;
-mod ids;
 mod lease_expired;
 mod observe;
 mod offers;
@@ -36,18 +35,15 @@ mod run_ended;
 mod state;
 mod step_ready;
 mod submit;
-#[cfg(test)]
-mod tests;
 
-pub use cancel::Cancelling;
+pub use cancel::{Cancellable, Cancelling};
 pub use decide::DecisionMade;
-pub use ids::{approval_id, attempt_id};
 pub use lease_expired::Expiry;
 pub use outcome::{AttemptEnd, outcome_of, outcome_word};
 pub use record::Record;
-pub use rows::{COUNTERS_KEY, RUN_KEY, run_summary};
+pub use rows::{COUNTERS_KEY, RUN_KEY};
 pub use state::{RunState, Submitted};
-pub use submit::Submission;
+pub use submit::{Pinned, Submission, accepted_of};
 
 use crate::run_control::state::{Ask, Step};
 use grain_contract::{Code, Rejection, Timestamp};
@@ -156,7 +152,8 @@ impl Authority {
 
     fn submitted(&self) -> Result<&Submitted, Rejection> {
         self.run.as_ref().ok_or_else(|| {
-            Rejection::new(Code::NotFound, format!("Expected a submitted run, but {} is not one.", self.run_id)).at("runId")
+            Rejection::new(Code::NotFound, format!("Expected a submitted run, but {} is not one.", self.run_id))
+                .at("runId")
         })
     }
 

@@ -1,7 +1,7 @@
 //! Open attempts as work for workers: when they are made, and again after the owner's memory was lost.
 
-use super::{Authority, Record};
 use super::state::{Ask, Attempt, AttemptState, Step};
+use super::{Authority, Record};
 use grain_contract::{Effect, Offers, QueueName, WorkItem};
 use granary_proto::v1::Assignment;
 use granary_proto::wire::Json;

@@ -22,21 +22,15 @@ pub struct Record {
 
 impl Record {
     pub fn new(now: Timestamp) -> Self {
-        Self {
-            now,
-            entries: Vec::new(),
-            effects: Vec::new(),
-            index: Vec::new(),
-            calls: Vec::new(),
-            taken: Vec::new(),
-        }
+        Self { now, entries: Vec::new(), effects: Vec::new(), index: Vec::new(), calls: Vec::new(), taken: Vec::new() }
     }
 
     /// Forgets the offer of an attempt that the same turn withdraws: nobody shall work on what is over. True if there was
     /// one. A lease that was taken for it goes back to the worker's free places when its assignment never comes.
     pub(super) fn unoffer(&mut self, attempt: Uuid) -> bool {
         let before = self.effects.len();
-        self.effects.retain(|effect| !matches!(effect, Effect::Offer(item) if item.attempt == attempt && item.lease.is_none()));
+        self.effects
+            .retain(|effect| !matches!(effect, Effect::Offer(item) if item.attempt == attempt && item.lease.is_none()));
         self.effects.len() != before
     }
 }
@@ -47,10 +41,6 @@ impl Authority {
         let number = self.counters.next_journal;
         self.counters.next_journal += 1;
         self.changed.counters = true;
-        record.entries.push(JournalEntry {
-            number,
-            at: Some(wire::Timestamp::from_millis(record.now.0)),
-            ..entry
-        });
+        record.entries.push(JournalEntry { number, at: Some(wire::Timestamp::from_millis(record.now.0)), ..entry });
     }
 }

@@ -55,8 +55,11 @@ impl Authority {
                 Err(Rejection::new(Code::Conflict, message).at("report.outcome"))
             }
             AttemptState::Ended(_) if run.state.is_terminal() => {
-                let message =
-                    format!("Expected a run in progress, but {} is already terminal ({}).", self.run_id, run.state.as_str());
+                let message = format!(
+                    "Expected a run in progress, but {} is already terminal ({}).",
+                    self.run_id,
+                    run.state.as_str()
+                );
                 Err(Rejection::new(Code::WrongState, message).at("report.runId"))
             }
             AttemptState::Ended(ended) => {

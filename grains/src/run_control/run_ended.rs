@@ -39,7 +39,9 @@ impl Authority {
             entry.data = Some(Json::new(output.clone()));
         }
         entry.failure.clone_from(&failure);
-        if state != RunState::Cancelled && self.run.as_ref().is_some_and(|run| run.state == RunState::Accepted && run.refusal.is_none()) {
+        if state != RunState::Cancelled
+            && self.run.as_ref().is_some_and(|run| run.state == RunState::Accepted && run.refusal.is_none())
+        {
             self.enter(RunState::Running);
         }
         self.enter(state);

@@ -3,7 +3,8 @@
 //! Deduplicated on step run and attempt: what was asked before is not asked again, however often the engine says so.
 
 use super::state::{Approval, Ask, Attempt, AttemptState, PENDING, Step};
-use super::{Authority, Record, approval_id, attempt_id};
+use super::{Authority, Record};
+use crate::engine::ids::{approval_id, attempt_id};
 use crate::engine::{Closing, Input, StepReadyOrder};
 use crate::kinds::methods::index::PENDING_APPROVALS;
 use grain_contract::{IndexChange, Offers, Timestamp};

@@ -1,0 +1,61 @@
+//! A worker tells what it saw in the world of the run. Recorded before anything may read it; decides nothing by itself.
+
+use super::report::check_token;
+use super::state::{Ask, AttemptState};
+use super::{Authority, Record};
+use grain_contract::limits::PAYLOAD_BYTES_MAX;
+use grain_contract::{Code, Rejection};
+use granary_proto::v1::{JournalEntry, Observe};
+use serde::de::IgnoredAny;
+use uuid::Uuid;
+
+/// What can be observed.
+const KINDS: [&str; 2] = ["scene", "world"];
+
+impl Authority {
+    /// The worker must hold the attempt that it observes for. Gives the journal entry to record.
+    pub fn check_observe(&self, observe: Observe) -> Result<JournalEntry, Rejection> {
+        self.submitted()?;
+        let id = Uuid::try_parse(&observe.attempt_id)
+            .map_err(|_| Rejection::new(Code::Invalid, "Expected a UUID, but found something else.").at("attemptId"))?;
+        if !KINDS.contains(&observe.kind.as_str()) {
+            let found: String = observe.kind.chars().take(64).collect();
+            let message = format!("Expected {}, but found {found:?}.", KINDS.join(" or "));
+            return Err(Rejection::new(Code::Invalid, message).at("kind"));
+        }
+        let value = observe.value.unwrap_or_default();
+        if value.text.len() > PAYLOAD_BYTES_MAX {
+            let message = format!("Expected at most {PAYLOAD_BYTES_MAX} bytes, but found {}.", value.text.len());
+            return Err(Rejection::new(Code::TooLarge, message).at("value"));
+        }
+        if let Err(error) = serde_json::from_slice::<IgnoredAny>(&value.text) {
+            let message = format!("Expected one JSON value, but found something else: {error}.");
+            return Err(Rejection::new(Code::Invalid, message).at("value"));
+        }
+        let Some((step, number, Ask::Attempt(attempt))) = self.find(id) else {
+            let message = format!("Expected an attempt of run {}, but {id} is none.", self.run_id);
+            return Err(Rejection::new(Code::NotFound, message).at("attemptId"));
+        };
+        let by = check_token(attempt, &observe.lease_token)?;
+        if attempt.state != AttemptState::Claimed {
+            let message = format!("Expected an open attempt, but attempt {number} of step {} has ended.", step.step_id);
+            return Err(Rejection::new(Code::WrongState, message).at("attemptId"));
+        }
+        Ok(JournalEntry {
+            r#type: "Observed".into(),
+            step_id: step.step_id.clone(),
+            step_run_id: step.step_run_id.to_string(),
+            attempt_id: id.to_string(),
+            attempt: number,
+            data: Some(value),
+            by,
+            text: observe.kind,
+            ..JournalEntry::default()
+        })
+    }
+
+    /// Entries that are not decided by the authority: observations, timers that the engine fired, stuck checks.
+    pub fn record_note(&mut self, record: &mut Record, entry: JournalEntry) {
+        self.journal(record, entry);
+    }
+}
