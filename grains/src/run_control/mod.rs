@@ -43,6 +43,8 @@ pub use outcome::{AttemptEnd, outcome_of, outcome_word};
 pub use record::Record;
 pub use rows::{COUNTERS_KEY, RUN_KEY};
 pub use state::{RunState, Submitted};
+pub(crate) use rows::run_of;
+pub(crate) use submit::runs_sort;
 pub use submit::{Pinned, Submission, accepted_of};
 
 use crate::run_control::state::{Ask, Step};

@@ -4,7 +4,7 @@ use super::{Authority, Record, RunState};
 use crate::engine::{Closing, RunEnd};
 use crate::kinds::methods::index::OPEN_RUNS;
 use crate::run_control::submit::runs_sort;
-use grain_contract::{Effect, IndexChange};
+use grain_contract::IndexChange;
 use granary_proto::v1::JournalEntry;
 use granary_proto::wire::Json;
 
@@ -52,6 +52,5 @@ impl Authority {
         }
         self.journal(record, entry);
         self.tell_parent(record, state, output, failure);
-        record.effects.push(Effect::Deactivate);
     }
 }

@@ -1,7 +1,29 @@
-//! Kind `run` (in work).
-use super::KindOptions;
-use super::methods::run::KIND;
-use grain_contract::{Corrupt, Grain, GrainId, GrainKind, GrainType, Row};
+//! Kind `run`: one run of a workflow.
+//!
+//! Two pure machines in one grain: the engine's projection, and beside it (unless Run Control is external) the authority. A
+//! message becomes one fact; the engine says what follows; the authority records it; all of it is one turn. Here is only the
+//! glue.
+
+mod advance;
+mod bundled;
+mod external;
+mod plan;
+mod reads;
+mod reminders;
+mod reproject;
+mod submit;
+mod summary;
+mod turn;
+
+pub use summary::summary;
+
+use super::methods::run as methods;
+use super::{KindOptions, RunMode, wire};
+use crate::engine::Projection;
+use crate::run_control::Authority;
+use grain_contract::{Code, Context, Corrupt, Decision, Grain, GrainId, GrainKind, GrainType, Message, Need, Rejection, Row, Supply};
+use plan::PlanSlot;
+use uuid::Uuid;
 
 pub struct RunType {
     options: KindOptions,
@@ -15,10 +37,104 @@ impl RunType {
 
 impl GrainType for RunType {
     fn kind(&self) -> GrainKind {
-        GrainKind::new(KIND)
+        GrainKind::new(methods::KIND)
     }
 
-    fn load(&self, _: &GrainId, _: Vec<Row>) -> Result<Box<dyn Grain>, Corrupt> {
-        Err(Corrupt { what: format!("in work: {:?}", self.options) })
+    fn load(&self, id: &GrainId, rows: Vec<Row>) -> Result<Box<dyn Grain>, Corrupt> {
+        // Ids have one canonical form, so that two spellings of one id cannot be two runs (FR-174).
+        let run_id = Uuid::try_parse(&id.key).ok().filter(|parsed| parsed.to_string() == *id.key);
+        let Some(run_id) = run_id else {
+            return Ok(Box::new(NoSuchRun { key: id.key.to_string() }));
+        };
+        let authority = Authority::load(id.tenant.as_str(), run_id, &rows)?;
+        let header = summary::header_of(&rows)?;
+        Ok(Box::new(RunGrain {
+            tenant: id.tenant.to_string(),
+            run_id,
+            options: self.options.clone(),
+            authority,
+            engine: EngineSlot::of(id, run_id, rows),
+            run_input: header.input,
+            release_id: header.definition_release_id,
+            plan: PlanSlot::Empty,
+        }))
     }
+}
+
+/// One run, loaded.
+struct RunGrain {
+    tenant: String,
+    run_id: Uuid,
+    options: KindOptions,
+    /// In external mode only its reminders are used.
+    authority: Authority,
+    engine: EngineSlot,
+    run_input: Vec<u8>,
+    /// The pinned release; empty before acceptance.
+    release_id: String,
+    plan: PlanSlot,
+}
+
+/// The projection; as rows until the plan is there that gives them meaning.
+enum EngineSlot {
+    Rows(Vec<Row>),
+    Loaded(Box<Projection>),
+}
+
+impl EngineSlot {
+    fn of(id: &GrainId, run_id: Uuid, mut rows: Vec<Row>) -> Self {
+        rows.retain(|row| row.key.table < methods::table::AUTHORITY);
+        if rows.is_empty() {
+            Self::Loaded(Box::new(Projection::new(id.tenant.as_str(), run_id)))
+        } else {
+            Self::Rows(rows)
+        }
+    }
+}
+
+impl Grain for RunGrain {
+    fn handle(&mut self, cx: &mut Context<'_>, message: &Message<'_>) -> Decision {
+        let decided = match (self.options.mode, message) {
+            (_, Message::Call { method, body }) if reads::is_read(*method) => self.read(*method, body),
+            (_, Message::Call { method, body }) if *method == methods::REPROJECT => self.reproject(cx, body),
+            (RunMode::Bundled, _) => self.bundled(cx, message),
+            (RunMode::External, _) => self.external(cx, message),
+        };
+        decided.unwrap_or_else(|decision| decision)
+    }
+
+    fn supply(&mut self, need: &Need, supply: Supply) {
+        self.plan = PlanSlot::supplied(need, supply);
+    }
+
+    fn memory(&self) -> usize {
+        let engine = match &self.engine {
+            EngineSlot::Rows(rows) => rows.iter().map(|row| row.value.len() + 64).sum(),
+            EngineSlot::Loaded(projection) => projection.memory(),
+        };
+        1_024 + self.run_input.len() + self.authority.memory() + engine
+    }
+}
+
+/// A key that is no run id: there is no such run and never will be.
+struct NoSuchRun {
+    key: String,
+}
+
+impl Grain for NoSuchRun {
+    fn handle(&mut self, _: &mut Context<'_>, _: &Message<'_>) -> Decision {
+        let shown: String = self.key.chars().take(64).collect();
+        let message = format!("Expected a run id (a UUID in lower case with hyphens), but found {shown:?}.");
+        Decision::Reject(Rejection::new(Code::Invalid, message).at("runId"))
+    }
+
+    fn supply(&mut self, _: &Need, _: Supply) {}
+
+    fn memory(&self) -> usize {
+        128
+    }
+}
+
+fn reject(code: Code, message: impl Into<String>) -> Decision {
+    Decision::Reject(Rejection::new(code, message))
 }

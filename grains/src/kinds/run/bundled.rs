@@ -1,0 +1,282 @@
+//! Messages of a run whose authority is here. One arm a trigger; each is check, fact, record.
+
+use super::methods;
+use super::reminders::{STUCK, WAKE};
+use super::turn::{Draft, Fired};
+use super::{RunGrain, wire};
+use crate::run_control::{Cancellable, Cancelling, Expiry, Verdict};
+use grain_contract::{Code, Context, Decision, Effect, Lease, Message, Method, Rejection, Turn};
+use granary_proto::{calls, v1};
+use prost::Message as _;
+
+impl RunGrain {
+    pub(super) fn bundled(&mut self, cx: &mut Context<'_>, message: &Message<'_>) -> Result<Decision, Decision> {
+        match message {
+            Message::Call { method, body } if *method == methods::SUBMIT => self.submit(cx, body),
+            Message::Call { method, body } => self.call(cx, *method, body),
+            Message::Reminder { name, .. } => self.reminded(cx, name),
+            Message::Wake => Ok(self.wake()),
+        }
+    }
+
+    fn call(&mut self, cx: &mut Context<'_>, method: Method, body: &[u8]) -> Result<Decision, Decision> {
+        let mut draft = Draft::new(cx.now);
+        self.prepare(cx, &mut draft)?;
+        let done = match method {
+            methods::REPORT => self.report(cx, &mut draft, body),
+            methods::CLAIM => self.claim(&mut draft, body),
+            methods::LEASE_EXPIRED => self.lease_expired(cx, &mut draft, body),
+            methods::DECIDE => self.decide_approval(cx, &mut draft, body),
+            methods::CANCEL => self.cancel(cx, &mut draft, body),
+            methods::CANCEL_CHILD => self.cancel_child(cx, &mut draft, body),
+            methods::CHILD_ENDED => self.child_ended(cx, &mut draft, body),
+            methods::CALL_REJECTED => self.call_rejected(cx, &mut draft, body),
+            methods::OBSERVE => self.observe(&mut draft, body),
+            methods::SWEEP => self.sweep(cx, &mut draft),
+            methods::FACTS => Err(Rejection::new(
+                Code::WrongState,
+                "Expected an external Run Control to send facts, but the bundled one is in charge (runControl: bundled).",
+            )
+            .into()),
+            other => {
+                let message = format!("Expected a call of kind {}, but {} is none of its numbers.", methods::KIND, other.0);
+                Err(Rejection::new(Code::Invalid, message).into())
+            }
+        };
+        match done {
+            Ok(reply) => Ok(self.finish(draft, reply)),
+            Err(Stop::Decision(decision)) => Err(decision),
+            Err(Stop::Rejection(rejection)) if draft.is_empty() => Err(Decision::Reject(rejection)),
+            // Timers fired first, and that is why the call is refused. What they did must be committed, so the refusal
+            // goes where the reply can say it.
+            Err(Stop::Rejection(rejection)) => {
+                let reply = self.refusal_reply(method, body, &rejection);
+                Ok(self.finish(draft, reply))
+            }
+        }
+    }
+
+    /// Every turn first fires what is due, so that the outcome of a race between a timer and a message does not depend on
+    /// when the reminder happens to be delivered.
+    fn prepare(&mut self, cx: &mut Context<'_>, draft: &mut Draft) -> Result<(), Decision> {
+        if self.authority.run().is_none() || self.authority.is_over() {
+            return Ok(());
+        }
+        self.ready()?;
+        if self.projection()?.next_due().is_some_and(|due| due <= cx.now) {
+            self.fire_timers(cx, draft).map_err(Decision::Reject)?;
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, cx: &mut Context<'_>, draft: &mut Draft, body: &[u8]) -> Done {
+        let report = wire::body::<calls::ReportCall>(body)?.report.unwrap_or_default();
+        let accepted = v1::ReportResult { attempt_id: report.attempt_id.clone(), accepted: true, ..Default::default() };
+        if let Verdict::New(end) = self.authority.check_report(report)? {
+            let fact = end.fact(self.authority.next_sequence());
+            self.advance(cx, draft, fact, |authority, record| authority.record_end(record, end))?;
+        }
+        Ok(accepted.encode_to_vec())
+    }
+
+    fn claim(&mut self, draft: &mut Draft, body: &[u8]) -> Done {
+        let claim: calls::Claim = wire::body(body)?;
+        let attempt = wire::id(&claim.attempt_id, "attemptId")?;
+        let token = <[u8; 16]>::try_from(claim.token.as_slice())
+            .map_err(|_| Rejection::new(Code::Invalid, "Expected a lease token of 16 bytes, but found another length.").at("token"))?;
+        let lease = Lease { worker: claim.worker, token };
+        let verdict = self.authority.check_claim(attempt, &lease);
+        let claimed = verdict.is_some();
+        if verdict == Some(Verdict::New(())) {
+            self.authority.record_claim(&mut draft.record, attempt, lease);
+        }
+        Ok(calls::ClaimReply { claimed }.encode_to_vec())
+    }
+
+    fn lease_expired(&mut self, cx: &mut Context<'_>, draft: &mut Draft, body: &[u8]) -> Done {
+        let expired: calls::LeaseExpired = wire::body(body)?;
+        let attempt = wire::id(&expired.attempt_id, "attemptId")?;
+        match self.authority.check_lease_expired(attempt, &expired.worker, expired.never_started) {
+            Expiry::Moot => {}
+            Expiry::NeverStarted => {
+                self.authority.record_never_started(&mut draft.record, attempt, cx.offers, &self.run_input);
+            }
+            Expiry::Uncertain(end) => {
+                let fact = end.fact(self.authority.next_sequence());
+                self.advance(cx, draft, fact, |authority, record| authority.record_end(record, end))?;
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn decide_approval(&mut self, cx: &mut Context<'_>, draft: &mut Draft, body: &[u8]) -> Done {
+        let request: v1::DecideApprovalRequest = wire::body(body)?;
+        let id = request.approval_id.clone();
+        if let Verdict::New(made) = self.authority.check_decide(request)? {
+            let fact = self.authority.decide_fact(self.authority.next_sequence(), &made);
+            self.advance(cx, draft, fact, |authority, record| authority.record_decide(record, made))?;
+        }
+        Ok(self.authority.approval(&id)?.encode_to_vec())
+    }
+
+    fn cancel(&mut self, cx: &mut Context<'_>, draft: &mut Draft, body: &[u8]) -> Done {
+        let request: v1::CancelRunRequest = wire::body(body)?;
+        match self.authority.check_cancel()? {
+            Cancellable::Yes => self.cancel_run(cx, draft, Cancelling { reason: request.reason, by: String::new() })?,
+            Cancellable::Already => self.ready()?,
+            Cancellable::Unknown => {
+                let message = format!("Expected a submitted run, but {} is not one.", self.run_id);
+                return Err(Rejection::new(Code::NotFound, message).at("runId").into());
+            }
+        }
+        Ok(self.view()?.encode_to_vec())
+    }
+
+    fn cancel_child(&mut self, cx: &mut Context<'_>, draft: &mut Draft, body: &[u8]) -> Done {
+        let request: calls::CancelChild = wire::body(body)?;
+        let parent = wire::id(&request.parent_run_id, "parentRunId")?;
+        if self.authority.run().is_some_and(|run| run.parent_run_id != Some(parent)) {
+            let message = format!("Expected the run's parent, but {parent} is not the parent of {}.", self.run_id);
+            return Err(Rejection::new(Code::Invalid, message).at("parentRunId").into());
+        }
+        // A child that has ended already, however, is as good as cancelled: the parent waits for it no more.
+        match self.authority.check_cancel() {
+            Ok(Cancellable::Yes) => {
+                let by = format!("run {parent}");
+                self.cancel_run(cx, draft, Cancelling { reason: request.reason, by })?;
+            }
+            Ok(Cancellable::Unknown) => {
+                self.authority.remember_cancel(&request.reason);
+            }
+            Ok(Cancellable::Already) | Err(_) => {}
+        }
+        Ok(Vec::new())
+    }
+
+    fn cancel_run(&mut self, cx: &mut Context<'_>, draft: &mut Draft, cancelling: Cancelling) -> Result<(), Stop> {
+        let fact = self.authority.cancel_fact(self.authority.next_sequence(), &cancelling);
+        self.advance(cx, draft, fact, |authority, record| authority.record_cancel(record, cancelling))?;
+        Ok(())
+    }
+
+    fn child_ended(&mut self, cx: &mut Context<'_>, draft: &mut Draft, body: &[u8]) -> Done {
+        let ended: calls::ChildEnded = wire::body(body)?;
+        let child = wire::id(&ended.child_run_id, "childRunId")?;
+        let output = ended.output.map(|json| json.text).unwrap_or_default();
+        if let Some(end) = self.authority.check_child_ended(child, &ended.state, output, ended.failure) {
+            let fact = end.fact(self.authority.next_sequence());
+            self.advance(cx, draft, fact, |authority, record| authority.record_end(record, end))?;
+        }
+        Ok(Vec::new())
+    }
+
+    /// A child could not be started: that is how its step ends.
+    fn call_rejected(&mut self, cx: &mut Context<'_>, draft: &mut Draft, body: &[u8]) -> Done {
+        let rejected: calls::CallRejected = wire::body(body)?;
+        if rejected.method != u32::from(methods::SUBMIT.0) {
+            return Ok(Vec::new());
+        }
+        let submit: calls::Submit = wire::body(&rejected.body)?;
+        let child = wire::id(&submit.request.unwrap_or_default().run_id, "body.request.runId")?;
+        let class = if rejected.code == Code::Denied.as_str() { "policy-denied" } else { "infrastructure" };
+        let message = format!("The child run could not be started ({}): {}", rejected.code, rejected.message);
+        let failure = v1::Failure { class: class.into(), message };
+        if let Some(end) = self.authority.check_child_ended(child, "Failed", Vec::new(), Some(failure)) {
+            let fact = end.fact(self.authority.next_sequence());
+            self.advance(cx, draft, fact, |authority, record| authority.record_end(record, end))?;
+        }
+        Ok(Vec::new())
+    }
+
+    fn observe(&mut self, draft: &mut Draft, body: &[u8]) -> Done {
+        let entry = self.authority.check_observe(wire::body(body)?)?;
+        self.authority.record_note(&mut draft.record, entry);
+        Ok(Vec::new())
+    }
+
+    fn sweep(&mut self, cx: &mut Context<'_>, draft: &mut Draft) -> Done {
+        if self.authority.run().is_some() && !self.authority.is_over() {
+            self.check_stuck(cx, draft)?;
+            self.authority.offer_queued(&mut draft.record, &self.run_input);
+        }
+        Ok(Vec::new())
+    }
+
+    fn reminded(&mut self, cx: &mut Context<'_>, name: &str) -> Result<Decision, Decision> {
+        let mut draft = Draft::new(cx.now);
+        self.prepare(cx, &mut draft)?;
+        draft.fired = match name {
+            WAKE => Fired::Wake,
+            STUCK => Fired::Stuck,
+            _ => Fired::Unknown,
+        };
+        if draft.fired == Fired::Stuck && self.authority.run().is_some() && !self.authority.is_over() {
+            self.check_stuck(cx, &mut draft).map_err(Decision::Reject)?;
+        }
+        if draft.fired == Fired::Unknown {
+            return Ok(self.forget_reminder(draft, name));
+        }
+        Ok(self.finish(draft, Vec::new()))
+    }
+
+    /// The owner is new: what lives in memory only is told again. Changes no row.
+    fn wake(&mut self) -> Decision {
+        let mut draft = Draft::new(grain_contract::Timestamp::default());
+        if !self.authority.is_over() {
+            self.authority.offer_all(&mut draft.record, &self.run_input);
+        }
+        let mut effects = draft.record.effects;
+        if effects.is_empty() {
+            effects.push(Effect::Deactivate);
+        }
+        Decision::Commit(Turn { effects, ..Turn::default() })
+    }
+
+    /// The answer to a call that came too late, in the words of its reply.
+    fn refusal_reply(&self, method: Method, body: &[u8], rejection: &Rejection) -> Vec<u8> {
+        match method {
+            methods::REPORT => {
+                let report = calls::ReportCall::decode(body).unwrap_or_default().report.unwrap_or_default();
+                v1::ReportResult {
+                    attempt_id: report.attempt_id,
+                    accepted: false,
+                    code: rejection.code.as_str().into(),
+                    message: rejection.message.clone(),
+                    retry: rejection.code.is_retryable(),
+                }
+                .encode_to_vec()
+            }
+            methods::DECIDE => {
+                let id = v1::DecideApprovalRequest::decode(body).unwrap_or_default().approval_id;
+                self.authority.approval(&id).map(|approval| approval.encode_to_vec()).unwrap_or_default()
+            }
+            methods::CANCEL => self.view().map(|run| run.encode_to_vec()).unwrap_or_default(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Why a call goes no further.
+pub(super) enum Stop {
+    Rejection(Rejection),
+    Decision(Decision),
+}
+
+/// The reply, or why not.
+pub(super) type Done = Result<Vec<u8>, Stop>;
+
+impl From<Rejection> for Stop {
+    fn from(rejection: Rejection) -> Self {
+        Stop::Rejection(rejection)
+    }
+}
+
+impl From<Decision> for Stop {
+    fn from(decision: Decision) -> Self {
+        match decision {
+            Decision::Reject(rejection) => Stop::Rejection(rejection),
+            other => Stop::Decision(other),
+        }
+    }
+}
+

@@ -1,0 +1,91 @@
+//! Answers from what is committed: the run, its graph, what is ready, its approvals. They change nothing.
+
+use super::{RunGrain, methods, summary, wire};
+use grain_contract::limits::PAGE_MAX;
+use grain_contract::{Code, Decision, Method, Rejection};
+use granary_proto::v1;
+use prost::Message as _;
+
+pub(super) fn is_read(method: Method) -> bool {
+    matches!(method, methods::GRAPH | methods::GET | methods::PLAN_NEXT | methods::APPROVALS)
+}
+
+impl RunGrain {
+    pub(super) fn read(&mut self, method: Method, body: &[u8]) -> Result<Decision, Decision> {
+        if self.release_id.is_empty() {
+            let message = format!("Expected a run, but {} is not one.", self.run_id);
+            return Err(Decision::Reject(Rejection::new(Code::NotFound, message).at("runId")));
+        }
+        self.ready()?;
+        let reply = match method {
+            methods::GET => self.view()?.encode_to_vec(),
+            methods::GRAPH => self.graph(body)?.encode_to_vec(),
+            methods::PLAN_NEXT => self.plan_next(body)?.encode_to_vec(),
+            _ => self.list_approvals(body)?.encode_to_vec(),
+        };
+        Ok(Decision::Read(reply))
+    }
+
+    /// The run as Run Control shows it.
+    pub(super) fn view(&self) -> Result<v1::Run, Decision> {
+        let projection = self.projection()?;
+        let plan = self.plan();
+        let waiting = match &plan {
+            Some(plan) if !projection.is_terminal() => projection.waiting(plan),
+            _ => Vec::new(),
+        };
+        let graph = projection.graph(plan.as_deref(), "", 1);
+        let id = summary::Names { tenant: &self.tenant, run_id: self.run_id };
+        Ok(summary::compose(id, self.authority.run(), summary::Outline::of_graph(graph), waiting))
+    }
+
+    fn graph(&self, body: &[u8]) -> Result<v1::RunGraph, Decision> {
+        let request: v1::GetRunGraphRequest = wire::body(body).map_err(Decision::Reject)?;
+        let mut graph = self.projection()?.graph(self.plan().as_deref(), &request.page_token, request.page_size);
+        if let Some(run) = self.authority.run() {
+            graph.definition_id.clone_from(&run.definition_id);
+            graph.definition_version.clone_from(&run.definition_version);
+        }
+        Ok(graph)
+    }
+
+    /// [R13] Steps to dispatch, as of the last applied outcome.
+    fn plan_next(&self, body: &[u8]) -> Result<v1::PlanNextStepsResponse, Decision> {
+        let request: v1::PlanNextStepsRequest = wire::body(body).map_err(Decision::Reject)?;
+        let projection = self.projection()?;
+        let last = projection.last_outcome_sequence();
+        if request.last_outcome_sequence > last {
+            let message =
+                format!("Expected fact {} next, but the caller knows of {}.", last + 1, request.last_outcome_sequence);
+            return Err(Decision::Reject(Rejection::new(Code::Gap, message).at("lastOutcomeSequence")));
+        }
+        let steps = self.plan().map(|plan| projection.plan_next(&plan)).unwrap_or_default();
+        Ok(v1::PlanNextStepsResponse { steps, last_outcome_sequence: last })
+    }
+
+    fn list_approvals(&self, body: &[u8]) -> Result<v1::ListApprovalsResponse, Decision> {
+        let request: v1::ListApprovalsRequest = wire::body(body).map_err(Decision::Reject)?;
+        let size = match request.page_size as usize {
+            0 => PAGE_MAX,
+            size => size.min(PAGE_MAX),
+        };
+        let all = self.authority.approvals(&request.state);
+        // The token is the last approval that was given; what was decided meanwhile has left the list, so its place is
+        // found by order, not by presence.
+        let start = match request.page_token.split_once('/') {
+            None => 0,
+            Some((at, id)) => {
+                let at: i64 = at.parse().unwrap_or(i64::MAX);
+                all.partition_point(|a| (a.requested_at.map_or(0, |t| t.millis()), a.approval_id.as_str()) <= (at, id))
+            }
+        };
+        let page: Vec<v1::Approval> = all.iter().skip(start).take(size).map(|a| (*a).clone()).collect();
+        let next_page_token = match page.last() {
+            Some(last) if start + page.len() < all.len() => {
+                format!("{}/{}", last.requested_at.map_or(0, |t| t.millis()), last.approval_id)
+            }
+            _ => String::new(),
+        };
+        Ok(v1::ListApprovalsResponse { approvals: page, next_page_token })
+    }
+}

@@ -1,0 +1,166 @@
+//! [R14] The projection is dropped and built again from the journal: the same facts at the same times give the same state.
+//!
+//! Nothing is published and nothing is asked for a second time: the effects of the facts happened when they were new, and
+//! their ids are the same now, so Run Control would drop them anyway.
+
+use super::plan::PlanSlot;
+use super::turn::Draft;
+use super::{EngineSlot, RunGrain, RunMode, reject, wire};
+use crate::engine::{Changes, Decided, Input, Outcome, Projection};
+use crate::run_control::{accepted_of, outcome_of};
+use grain_contract::{Code, Context, Decision, Rejection, Timestamp};
+use granary_proto::v1::{JournalEntry, ReadJournalResponse};
+use prost::Message as _;
+use uuid::Uuid;
+
+impl RunGrain {
+    pub(super) fn reproject(&mut self, cx: &mut Context<'_>, body: &[u8]) -> Result<Decision, Decision> {
+        if self.release_id.is_empty() {
+            let message = format!("Expected a run, but {} is not one.", self.run_id);
+            return Err(Decision::Reject(Rejection::new(Code::NotFound, message).at("runId")));
+        }
+        let journal: ReadJournalResponse = wire::body(body).map_err(Decision::Reject)?;
+        self.check_whole(&journal.entries).map_err(Decision::Reject)?;
+        self.ready()?;
+        let mut fresh = self.replay(&journal.entries).map_err(Decision::Reject)?;
+        let changes = fresh.take_changes();
+        let mut draft = Draft::new(cx.now);
+        let stale = self.stale_rows(&changes)?;
+        self.engine = EngineSlot::Loaded(Box::new(fresh));
+        // A timer that was due during the loss fires now, as any late one.
+        if !self.is_over() {
+            self.fire_timers(cx, &mut draft).map_err(Decision::Reject)?;
+        }
+        let reply = self.projection()?.graph(self.plan().as_deref(), "", 0).encode_to_vec();
+        Ok(match self.finish(draft, reply) {
+            Decision::Commit(mut turn) => {
+                turn.puts = merged(changes.puts, turn.puts);
+                turn.deletes.extend(stale);
+                Decision::Commit(turn)
+            }
+            Decision::Read(reply) => Decision::Commit(grain_contract::Turn {
+                puts: changes.puts,
+                deletes: stale,
+                effects: vec![grain_contract::Effect::Changed],
+                reply,
+                ..Default::default()
+            }),
+            other => other,
+        })
+    }
+
+    /// The journal must be there from its first entry to its last, or the run would be projected into its past.
+    fn check_whole(&self, entries: &[JournalEntry]) -> Result<(), Rejection> {
+        if self.options.mode == RunMode::External {
+            return Ok(());
+        }
+        let wanted = self.authority.counters().next_journal - 1;
+        for (entry, number) in entries.iter().zip(1..) {
+            if entry.number != number {
+                let message = format!("Expected journal entry {number}, but found {}.", entry.number);
+                return Err(Rejection::new(Code::WrongState, message).at("entries"));
+            }
+        }
+        if entries.len() as u64 != wanted {
+            let message = format!("Expected the journal up to entry {wanted}, but found {}.", entries.len());
+            return Err(Rejection::new(Code::WrongState, message).at("entries"));
+        }
+        Ok(())
+    }
+
+    fn replay(&self, entries: &[JournalEntry]) -> Result<Projection, Rejection> {
+        let options = self.engine_options();
+        let plan = match &self.plan {
+            PlanSlot::Have { plan, .. } => Some(plan.as_ref()),
+            PlanSlot::Empty | PlanSlot::Refused { .. } => None,
+        };
+        let mut fresh = Projection::new(&self.tenant, self.run_id);
+        for entry in entries {
+            let Some(input) = input_of(entry).map_err(unreadable)? else { continue };
+            let at = Timestamp(entry.at.map_or(0, |at| at.millis()));
+            let is_shown_only = matches!(input, Input::StepTaken { .. });
+            match fresh.decide(plan, &options, at, input) {
+                Ok(_) => {}
+                // See `follow`: what was only shown may have been refused the first time too.
+                Err(_) if is_shown_only => {}
+                Err(refusal) => return Err(unreadable(format!("entry {}: {refusal:?}", entry.number))),
+            }
+        }
+        Ok(fresh)
+    }
+
+    /// Rows of the old projection that the new one does not have.
+    fn stale_rows(&self, changes: &Changes) -> Result<Vec<grain_contract::RowKey>, Decision> {
+        let mut keys = self.projection()?.row_keys();
+        keys.retain(|key| !changes.puts.iter().any(|row| row.key == *key));
+        Ok(keys)
+    }
+}
+
+/// The later value of a row wins.
+fn merged(mut first: Vec<grain_contract::Row>, later: Vec<grain_contract::Row>) -> Vec<grain_contract::Row> {
+    first.retain(|row| !later.iter().any(|l| l.key == row.key));
+    first.extend(later);
+    first
+}
+
+fn unreadable(what: String) -> Rejection {
+    let Decision::Reject(rejection) = reject(Code::Internal, format!("Expected a journal that can be replayed, but {what}."))
+    else {
+        return Rejection::new(Code::Internal, what);
+    };
+    rejection
+}
+
+/// What the engine was told by an entry; nothing for entries that are only Run Control's own books.
+fn input_of(entry: &JournalEntry) -> Result<Option<Input>, String> {
+    let id = |text: &str| Uuid::try_parse(text).map_err(|e| format!("entry {}: {e}", entry.number));
+    let optional = |text: &str| if text.is_empty() { Ok(None) } else { id(text).map(Some) };
+    let data = || entry.data.as_ref().map(|json| json.text.clone()).unwrap_or_default();
+    let sequence = entry.sequence;
+    let input = match (entry.r#type.as_str(), sequence) {
+        ("RunAccepted", 1..) => Input::RunAccepted { sequence, accepted: accepted_of(entry)? },
+        (kind @ ("AttemptOutcomeRecorded" | "ChildRunEnded"), 1..) => Input::AttemptOutcomeRecorded {
+            sequence,
+            outcome: Outcome {
+                step_run_id: id(&entry.step_run_id)?,
+                attempt_id: if kind == "ChildRunEnded" { None } else { optional(&entry.attempt_id)? },
+                attempt: entry.attempt,
+                kind: outcome_of(&entry.outcome).ok_or_else(|| format!("entry {}: unknown outcome", entry.number))?,
+                output: data(),
+                output_ref: String::new(),
+                failure: entry.failure.clone(),
+            },
+        },
+        ("ApprovalDecided", 1..) => Input::ApprovalDecided {
+            sequence,
+            decided: Decided {
+                step_run_id: id(&entry.step_run_id)?,
+                approval_id: optional(&entry.approval_id)?,
+                decision: entry.decision.clone(),
+                proposal_version: entry.proposal_version,
+                answer: data(),
+                comment: entry.text.clone(),
+                decided_by: entry.by.clone(),
+            },
+        },
+        ("RunCancelled", 1..) => Input::RunCancelled { sequence, reason: entry.text.clone() },
+        ("TimerFired", _) => Input::TimersDue,
+        ("StuckChecked", _) => {
+            let open = serde_json::from_slice(&data()).map_err(|e| format!("entry {}: {e}", entry.number))?;
+            Input::CheckStuck { open }
+        }
+        ("AttemptCreated", _) => Input::StepTaken {
+            step_run_id: id(&entry.step_run_id)?,
+            attempt_id: optional(&entry.attempt_id)?,
+            approval_id: None,
+        },
+        ("ApprovalRequested", _) => Input::StepTaken {
+            step_run_id: id(&entry.step_run_id)?,
+            attempt_id: None,
+            approval_id: optional(&entry.approval_id)?,
+        },
+        _ => return Ok(None),
+    };
+    Ok(Some(input))
+}
