@@ -41,9 +41,9 @@ pub use decide::DecisionMade;
 pub use lease_expired::Expiry;
 pub use outcome::{AttemptEnd, outcome_of, outcome_word};
 pub use record::Record;
+pub(crate) use rows::run_of;
 pub use rows::{COUNTERS_KEY, RUN_KEY};
 pub use state::{RunState, Submitted};
-pub(crate) use rows::run_of;
 pub(crate) use submit::runs_sort;
 pub use submit::{Pinned, Submission, accepted_of};
 

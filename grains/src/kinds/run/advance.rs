@@ -32,10 +32,15 @@ impl RunGrain {
         let effects = self.decide(cx, Input::TimersDue)?;
         let published = |payload: &Payload| matches!(payload, Payload::TimerFired(_));
         let happened = effects.iter().any(|effect| !matches!(effect, Effect::WakeAt(_)));
-        let told = effects.iter().any(|e| matches!(e, Effect::Publish(event) if event.payload.as_ref().is_some_and(published)));
+        let told = effects
+            .iter()
+            .any(|e| matches!(e, Effect::Publish(event) if event.payload.as_ref().is_some_and(published)));
         if happened && !told {
             // The journal must say when timers fired, or the projection could not be built again.
-            self.authority.record_note(&mut draft.record, JournalEntry { r#type: "TimerFired".into(), ..JournalEntry::default() });
+            self.authority.record_note(
+                &mut draft.record,
+                JournalEntry { r#type: "TimerFired".into(), ..JournalEntry::default() },
+            );
         }
         self.follow(cx, draft, effects);
         Ok(())
@@ -50,7 +55,8 @@ impl RunGrain {
         };
         let effects = self.decide(cx, Input::CheckStuck { open: open.clone() })?;
         if effects.iter().any(|effect| !matches!(effect, Effect::WakeAt(_))) && self.options.mode == RunMode::Bundled {
-            let entry = JournalEntry { r#type: "StuckChecked".into(), data: Some(Json::of(&open)), ..JournalEntry::default() };
+            let entry =
+                JournalEntry { r#type: "StuckChecked".into(), data: Some(Json::of(&open)), ..JournalEntry::default() };
             self.authority.record_note(&mut draft.record, entry);
         }
         self.follow(cx, draft, effects);
@@ -110,7 +116,9 @@ impl RunGrain {
                 let step_id = step_of(&draft.events, start.step_run_id);
                 self.authority.record_start_child(record, step_id, start);
             }
-            Effect::CancelChild { child_run_id, reason } => self.authority.record_cancel_child(record, child_run_id, &reason),
+            Effect::CancelChild { child_run_id, reason } => {
+                self.authority.record_cancel_child(record, child_run_id, &reason)
+            }
             Effect::RunEnded(end) => self.authority.record_run_ended(record, end),
             // Reminders follow from the projection at the end of the turn; events were published by the caller.
             Effect::WakeAt(_) | Effect::Publish(_) => {}
@@ -152,7 +160,8 @@ fn rejection(refusal: Refusal, mode: RunMode) -> Rejection {
         }
         // The authority counts for the engine beside it, so this is a fault of ours; the run can be projected again.
         (Refusal::Gap { expected, found }, RunMode::Bundled) => {
-            let message = format!("Expected the engine to be at fact {found}, but it is at {expected}; project the run again.");
+            let message =
+                format!("Expected the engine to be at fact {found}, but it is at {expected}; project the run again.");
             Rejection::new(Code::Internal, message)
         }
         (Refusal::OtherContent { sequence }, RunMode::Bundled) => {

@@ -82,8 +82,9 @@ impl RunGrain {
     fn claim(&mut self, draft: &mut Draft, body: &[u8]) -> Done {
         let claim: calls::Claim = wire::body(body)?;
         let attempt = wire::id(&claim.attempt_id, "attemptId")?;
-        let token = <[u8; 16]>::try_from(claim.token.as_slice())
-            .map_err(|_| Rejection::new(Code::Invalid, "Expected a lease token of 16 bytes, but found another length.").at("token"))?;
+        let token = <[u8; 16]>::try_from(claim.token.as_slice()).map_err(|_| {
+            Rejection::new(Code::Invalid, "Expected a lease token of 16 bytes, but found another length.").at("token")
+        })?;
         let lease = Lease { worker: claim.worker, token };
         let verdict = self.authority.check_claim(attempt, &lease);
         let claimed = verdict.is_some();
@@ -279,4 +280,3 @@ impl From<Decision> for Stop {
         }
     }
 }
-

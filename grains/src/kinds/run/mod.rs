@@ -21,7 +21,9 @@ use super::methods::run as methods;
 use super::{KindOptions, RunMode, wire};
 use crate::engine::Projection;
 use crate::run_control::Authority;
-use grain_contract::{Code, Context, Corrupt, Decision, Grain, GrainId, GrainKind, GrainType, Message, Need, Rejection, Row, Supply};
+use grain_contract::{
+    Code, Context, Corrupt, Decision, Grain, GrainId, GrainKind, GrainType, Message, Need, Rejection, Row, Supply,
+};
 use plan::PlanSlot;
 use uuid::Uuid;
 

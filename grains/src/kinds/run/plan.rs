@@ -33,7 +33,9 @@ impl RunGrain {
     pub(super) fn plan_for(&mut self, need: Need) -> Result<Result<Arc<Plan>, Rejection>, Decision> {
         match &self.plan {
             PlanSlot::Have { need: had, plan } if *had == need => Ok(Ok(plan.clone())),
-            PlanSlot::Have { plan, .. } if need.kind == NEED_PLAN && plan.release_id == need.key => Ok(Ok(plan.clone())),
+            PlanSlot::Have { plan, .. } if need.kind == NEED_PLAN && plan.release_id == need.key => {
+                Ok(Ok(plan.clone()))
+            }
             PlanSlot::Refused { need: had, why } if *had == need => {
                 // A refusal holds for this message only: what is missing now may be loaded by the next.
                 let why = why.clone();
@@ -82,7 +84,9 @@ impl RunGrain {
     pub(super) fn projection(&self) -> Result<&Projection, Decision> {
         match &self.engine {
             EngineSlot::Loaded(projection) => Ok(projection),
-            EngineSlot::Rows(_) => Err(reject(Code::Internal, "Expected a loaded projection, but it is still in rows.")),
+            EngineSlot::Rows(_) => {
+                Err(reject(Code::Internal, "Expected a loaded projection, but it is still in rows."))
+            }
         }
     }
 }

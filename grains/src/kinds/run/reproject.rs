@@ -6,7 +6,7 @@
 use super::plan::PlanSlot;
 use super::turn::Draft;
 use super::{EngineSlot, RunGrain, RunMode, reject, wire};
-use crate::engine::{Changes, Decided, Input, Outcome, Projection};
+use crate::engine::{Decided, Input, Outcome, Projection};
 use crate::run_control::{accepted_of, outcome_of};
 use grain_contract::{Code, Context, Decision, Rejection, Timestamp};
 use granary_proto::v1::{JournalEntry, ReadJournalResponse};
@@ -25,7 +25,6 @@ impl RunGrain {
         let mut fresh = self.replay(&journal.entries).map_err(Decision::Reject)?;
         let changes = fresh.take_changes();
         let mut draft = Draft::new(cx.now);
-        let stale = self.stale_rows(&changes)?;
         self.engine = EngineSlot::Loaded(Box::new(fresh));
         // A timer that was due during the loss fires now, as any late one.
         if !self.is_over() {
@@ -35,12 +34,10 @@ impl RunGrain {
         Ok(match self.finish(draft, reply) {
             Decision::Commit(mut turn) => {
                 turn.puts = merged(changes.puts, turn.puts);
-                turn.deletes.extend(stale);
                 Decision::Commit(turn)
             }
             Decision::Read(reply) => Decision::Commit(grain_contract::Turn {
                 puts: changes.puts,
-                deletes: stale,
                 effects: vec![grain_contract::Effect::Changed],
                 reply,
                 ..Default::default()
@@ -88,13 +85,6 @@ impl RunGrain {
         }
         Ok(fresh)
     }
-
-    /// Rows of the old projection that the new one does not have.
-    fn stale_rows(&self, changes: &Changes) -> Result<Vec<grain_contract::RowKey>, Decision> {
-        let mut keys = self.projection()?.row_keys();
-        keys.retain(|key| !changes.puts.iter().any(|row| row.key == *key));
-        Ok(keys)
-    }
 }
 
 /// The later value of a row wins.
@@ -105,7 +95,8 @@ fn merged(mut first: Vec<grain_contract::Row>, later: Vec<grain_contract::Row>) 
 }
 
 fn unreadable(what: String) -> Rejection {
-    let Decision::Reject(rejection) = reject(Code::Internal, format!("Expected a journal that can be replayed, but {what}."))
+    let Decision::Reject(rejection) =
+        reject(Code::Internal, format!("Expected a journal that can be replayed, but {what}."))
     else {
         return Rejection::new(Code::Internal, what);
     };

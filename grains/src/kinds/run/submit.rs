@@ -81,8 +81,9 @@ impl RunGrain {
         }
         let cancelling = Cancelling { reason, by: "parent".into() };
         let fact = self.authority.cancel_fact(self.authority.next_sequence(), &cancelling);
-        self.advance(cx, draft, fact, |authority, record| authority.record_cancel(record, cancelling))
-            .map_err(|_| reject(Code::Internal, "Expected a run that was just accepted to be cancelled, but it could not be."))
+        self.advance(cx, draft, fact, |authority, record| authority.record_cancel(record, cancelling)).map_err(|_| {
+            reject(Code::Internal, "Expected a run that was just accepted to be cancelled, but it could not be.")
+        })
     }
 
     fn submitted(&self, repeated: bool) -> Result<Vec<u8>, Decision> {
