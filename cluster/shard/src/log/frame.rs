@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(first_behind(&file, 3, 0), Some(second));
         assert_eq!(first_behind(&file, 3, second), None);
         assert_eq!(first_behind(&file, 4, 0), None);
-        file[third - 3] ^= 1;
+        file[third - 1] ^= 1;
         assert_eq!(first_behind(&file, 3, 0), Some(second), "padding is not covered");
         file[second + HEAD_BYTES] ^= 1;
         assert_eq!(first_behind(&file, 3, 0), None);

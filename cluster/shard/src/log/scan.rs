@@ -47,7 +47,7 @@ impl Scan {
         let file = disk.open(&name).map_err(storage)?;
         let mut bytes = vec![0; file.size().map_err(storage)? as usize];
         file.read_at(&mut bytes, 0).map_err(storage)?;
-        segment::check_header(&bytes, &label)?;
+        let capacity = segment::read_header(&bytes, &label)?;
         let damaged = |offset: usize, what: String| Error::Damaged { file: label.clone(), offset: offset as u64, what };
 
         let mut records = Vec::new();
@@ -71,7 +71,7 @@ impl Scan {
             }
         }
         let last_frame = last_frame.map(|range| (range.start as u64, bytes[range].to_vec()));
-        Ok(Self { number, label, file, capacity: bytes.len() as u64, records, end: at as u64, last_frame })
+        Ok(Self { number, label, file, capacity, records, end: at as u64, last_frame })
     }
 
     pub fn is_empty(&self) -> bool {

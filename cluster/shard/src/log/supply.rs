@@ -133,7 +133,7 @@ impl Supply {
 
     fn make(&self, number: u64) -> io::Result<Segment> {
         let file = self.disk.create(HALF_MADE)?;
-        file.write_at(&segment::header(), 0)?;
+        file.write_at(&segment::header(self.segment_bytes), 0)?;
         let zeros = vec![0; FILL_STEP_BYTES.min(self.segment_bytes as usize)];
         let mut at = segment::DATA_AT;
         while at < self.segment_bytes {
@@ -155,7 +155,8 @@ impl Supply {
     fn recycle(&self, dead: Arc<Segment>, next: Option<u64>) -> Option<Segment> {
         let old_name = segment::name(dead.number);
         // One that grew for a large batch does not go back among the others.
-        let next = next.filter(|_| dead.file.size().is_ok_and(|size| size == self.segment_bytes));
+        let fits = dead.capacity == self.segment_bytes && dead.file.size().is_ok_and(|size| size == self.segment_bytes);
+        let next = next.filter(|_| fits);
         let done = match (Arc::try_unwrap(dead), next) {
             (Ok(alone), Some(number)) => self
                 .disk
