@@ -5,16 +5,33 @@
 //! only then effects are done and the reply leaves. This crate deliberately knows no workflow: grains are behaviours behind
 //! `grain_contract::GrainType`, work items are opaque bytes.
 
+mod activation;
+mod catalog;
 pub mod clock;
 pub mod dispatch;
+mod effects;
 pub mod events;
 pub mod health;
+mod hub;
 pub mod lists;
 pub mod metrics;
 pub mod options;
+mod outbox;
 pub mod placement;
+mod reaper;
+pub mod refusal;
+mod reminders;
+mod room;
+mod routing;
+mod service;
 pub mod silo;
+mod store;
+mod turn;
+mod waker;
 pub mod watch;
+
+#[cfg(test)]
+mod testing;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use dispatch::{HeldAttempt, ToWorker, WorkerHello, WorkerSession};
@@ -23,5 +40,6 @@ pub use health::Health;
 pub use lists::IndexPage;
 pub use metrics::MetricsSnapshot;
 pub use options::SiloOptions;
+pub use refusal::RETRY_HINT_MS;
 pub use silo::{Error, Request, Silo, Supplier};
 pub use watch::Watch;

@@ -1,5 +1,9 @@
 //! Plain counters that the server exports.
 
+use grain_contract::Code;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
 /// Upper bounds of the commit latency buckets, in microseconds; one more bucket counts what is above the last.
 pub const COMMIT_MICROS: [u64; 12] =
     [250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000, 512_000, 2_000_000];
@@ -35,4 +39,98 @@ pub struct MetricsSnapshot {
     pub leases_expired: u64,
     pub workers: u64,
     pub service_restarts: u64,
+}
+
+const CODES: [Code; 12] = [
+    Code::Invalid,
+    Code::NotFound,
+    Code::Conflict,
+    Code::WrongState,
+    Code::StaleToken,
+    Code::Gap,
+    Code::TooLarge,
+    Code::Overloaded,
+    Code::Unavailable,
+    Code::Denied,
+    Code::Quarantined,
+    Code::Internal,
+];
+
+/// The counters themselves. Gauges of the shards (reminders, outbox) are kept by their rooms and summed at a snapshot.
+#[derive(Default)]
+pub(crate) struct Metrics {
+    pub activations_created: AtomicU64,
+    pub activations_dropped: AtomicU64,
+    pub activation_bytes: AtomicU64,
+    pub turns: AtomicU64,
+    pub turns_reloaded: AtomicU64,
+    pub commits: AtomicU64,
+    commit_latency: [AtomicU64; COMMIT_MICROS.len() + 1],
+    commit_micros_sum: AtomicU64,
+    rejections: [AtomicU64; CODES.len()],
+    pub reminders_fired: AtomicU64,
+    pub reminder_scans: AtomicU64,
+    pub outbox_calls_delivered: AtomicU64,
+    pub outbox_retries: AtomicU64,
+    pub leases_expired: AtomicU64,
+    pub service_restarts: AtomicU64,
+}
+
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Relaxed);
+}
+
+impl Metrics {
+    pub(crate) fn committed(&self, took: Duration) {
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let bucket = COMMIT_MICROS.partition_point(|bound| *bound < micros);
+        count(&self.commits);
+        count(&self.commit_latency[bucket]);
+        self.commit_micros_sum.fetch_add(micros, Relaxed);
+    }
+
+    pub(crate) fn rejected(&self, code: Code) {
+        if let Some(at) = CODES.iter().position(|c| *c == code) {
+            count(&self.rejections[at]);
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> MetricsSnapshot {
+        let read = |counter: &AtomicU64| counter.load(Relaxed);
+        let (created, dropped) = (read(&self.activations_created), read(&self.activations_dropped));
+        MetricsSnapshot {
+            activations: created.saturating_sub(dropped),
+            activations_created: created,
+            activations_dropped: dropped,
+            activation_bytes: read(&self.activation_bytes),
+            turns: read(&self.turns),
+            turns_reloaded: read(&self.turns_reloaded),
+            commits: read(&self.commits),
+            commit_latency: std::array::from_fn(|at| read(&self.commit_latency[at])),
+            commit_micros_sum: read(&self.commit_micros_sum),
+            rejections: CODES.iter().zip(&self.rejections).map(|(code, n)| (code.as_str(), read(n))).collect(),
+            reminders_fired: read(&self.reminders_fired),
+            reminder_scans: read(&self.reminder_scans),
+            outbox_calls_delivered: read(&self.outbox_calls_delivered),
+            outbox_retries: read(&self.outbox_retries),
+            leases_expired: read(&self.leases_expired),
+            service_restarts: read(&self.service_restarts),
+            ..MetricsSnapshot::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_latency_falls_into_the_first_bucket_that_holds_it() {
+        let metrics = Metrics::default();
+        for micros in [250, 251, 3_000_000] {
+            metrics.committed(Duration::from_micros(micros));
+        }
+        let latency = metrics.snapshot().commit_latency;
+        assert_eq!((latency[0], latency[1], latency[COMMIT_MICROS.len()]), (1, 1, 1));
+    }
 }

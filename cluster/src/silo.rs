@@ -1,12 +1,29 @@
 //! One process that hosts activations.
 
+use crate::dispatch::Dispatch;
+use crate::events::{Readers, keep_all, run_keeper, run_retention};
+use crate::hub::Hub;
+use crate::metrics::Metrics;
+use crate::room::{self, Room};
+use crate::service::{Pulse, keep_running};
+use crate::store::{HostedShard, Store};
+use crate::watch::Watches;
 use crate::{
     Clock, EventReader, Health, IndexPage, MetricsSnapshot, ReadEvents, SiloOptions, Watch, WorkerHello, WorkerSession,
+    dispatch, events, lists, reaper, refusal,
 };
 use futures::future::BoxFuture;
-use grain_contract::{Code, CommandId, GrainId, GrainType, Method, Need, Rejection, Row, Supply, Table, TenantId};
+use grain_contract::{CommandId, GrainId, GrainType, Method, Need, Rejection, Row, Supply, Table, TenantId};
+use parking_lot::Mutex;
+use shard::ShardId;
+use std::collections::HashMap;
+use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 /// Fetches what a grain needs and does not own.
 pub trait Supplier: Send + Sync {
@@ -34,62 +51,234 @@ pub struct Request {
     pub deadline: tokio::time::Instant,
 }
 
-/// Handle of a running silo; cheap to clone.
+/// Handle of a running silo; cheap to clone. The silo runs until [`Silo::drain`].
 #[derive(Clone)]
-pub struct Silo {}
+pub struct Silo {
+    hub: Arc<Hub>,
+    services: Arc<Services>,
+}
 
-fn starting() -> Rejection {
-    Rejection::new(Code::Unavailable, "Expected a running silo, but it is still starting.")
+struct Services {
+    tasks: Mutex<JoinSet<()>>,
+    leases: Arc<Pulse>,
+    keeper: Arc<Pulse>,
+    retention: Arc<Pulse>,
 }
 
 impl Silo {
+    /// Starts hosting every shard that this process leads, now and later. Does not wait for leadership: calls do, inside their
+    /// deadlines, and [`Silo::health`] tells.
+    ///
+    /// # Errors
+    /// [`Error::DoubledKind`]; [`Error::Shard`] if the host is closed.
     pub async fn start(
-        _host: shard::Host,
-        _options: SiloOptions,
-        _types: Vec<Arc<dyn GrainType>>,
-        _supplier: Arc<dyn Supplier>,
-        _clock: Arc<dyn Clock>,
+        host: shard::Host,
+        options: SiloOptions,
+        types: Vec<Arc<dyn GrainType>>,
+        supplier: Arc<dyn Supplier>,
+        clock: Arc<dyn Clock>,
     ) -> Result<Silo, Error> {
-        Ok(Silo {})
+        let shards = (0..host.shards()).map(|n| host.shard(ShardId(n)).ok_or(shard::Error::Closed));
+        let shards = shards.collect::<Result<Vec<_>, _>>()?;
+        if shards.is_empty() {
+            return Err(shard::Error::Closed.into());
+        }
+        let store = |shard| Arc::new(HostedShard { host: host.clone(), shard }) as Arc<dyn Store>;
+        Self::start_over(shards.into_iter().map(store).collect(), options, types, supplier, clock)
     }
 
-    pub async fn call(&self, _request: Request) -> Result<Vec<u8>, Rejection> {
-        Err(starting())
+    pub(crate) fn start_over(
+        stores: Vec<Arc<dyn Store>>,
+        options: SiloOptions,
+        types: Vec<Arc<dyn GrainType>>,
+        supplier: Arc<dyn Supplier>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Silo, Error> {
+        let mut by_kind = HashMap::new();
+        for behaviour in types {
+            let kind = behaviour.kind();
+            if by_kind.insert(kind.clone(), behaviour).is_some() {
+                return Err(Error::DoubledKind(kind.as_str().to_owned()));
+            }
+        }
+        let number = |n: usize| ShardId(u32::try_from(n).unwrap_or(u32::MAX));
+        let rooms: Vec<Arc<Room>> =
+            stores.into_iter().enumerate().map(|(n, store)| Arc::new(Room::new(number(n), store))).collect();
+        let hub = Arc::new_cyclic(|hub| Hub {
+            dispatch: Arc::new(Dispatch::new(hub.clone(), rooms.len(), options.lease, clock.clone())),
+            options,
+            types: by_kind,
+            supplier,
+            clock,
+            metrics: Arc::new(Metrics::default()),
+            watches: Watches::default(),
+            rooms,
+            readers: Readers::default(),
+            calls: AtomicUsize::new(0),
+            call_ended: Notify::new(),
+            turns_running: AtomicUsize::new(0),
+            turn_ended: Notify::new(),
+            draining: AtomicBool::new(false),
+            over_budget: Notify::new(),
+            stop: CancellationToken::new(),
+        });
+        let services = Services::start(&hub);
+        Ok(Silo { hub, services: Arc::new(services) })
     }
 
-    pub fn rows(&self, _: &GrainId, _: Table, _after: Option<&[u8]>, _limit: usize) -> Result<Vec<Row>, Rejection> {
-        Err(starting())
+    /// Calls a grain; the answer comes after its commit, before the deadline.
+    ///
+    /// # Errors
+    /// Whatever the grain refuses with; `Overloaded` (try again after [`crate::RETRY_HINT_MS`]); `Unavailable` (no leader, or
+    /// the outcome is not known: repeat it); `Quarantined`; `Internal`.
+    pub async fn call(&self, request: Request) -> Result<Vec<u8>, Rejection> {
+        let Request { target, method, body, command, deadline } = request;
+        self.hub.call(target, method, body, command, deadline).await
     }
 
+    /// Rows of one table of a grain behind `after`, as they were last committed, at most `limit`.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub fn rows(
+        &self,
+        target: &GrainId,
+        table: Table,
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Row>, Rejection> {
+        self.hub.room(target).store.rows(target, table, after, limit).map_err(refusal::of_store)
+    }
+
+    /// One page of a tenant's entries of an index over all shards; `page_token` is empty or that of the page before; at most
+    /// [`grain_contract::limits::PAGE_MAX`] entries.
+    ///
+    /// # Errors
+    /// `Invalid` for a token of something else; `Unavailable`.
     pub fn index_page(
         &self,
-        _index: &str,
-        _tenant: &TenantId,
-        _page_token: &str,
-        _limit: usize,
+        index: &str,
+        tenant: &TenantId,
+        page_token: &str,
+        limit: usize,
     ) -> Result<IndexPage, Rejection> {
-        Err(starting())
+        lists::index_page(&self.hub.rooms, index, tenant, page_token, limit)
     }
 
-    pub fn watch(&self, _target: &GrainId) -> Watch {
-        Watch { changes: tokio::sync::watch::channel(0).1 }
+    /// Tells when the grain changes, from now on.
+    pub fn watch(&self, target: &GrainId) -> Watch {
+        self.hub.watches.watch(target)
     }
 
-    pub async fn events(&self, _request: ReadEvents) -> Result<EventReader, Rejection> {
-        Err(starting())
+    /// # Errors
+    /// `Invalid` for a name or cursor that cannot be; `Unavailable`.
+    pub async fn events(&self, request: ReadEvents) -> Result<EventReader, Rejection> {
+        events::open(&self.hub, request).await
     }
 
-    pub async fn connect_worker(&self, _hello: WorkerHello) -> Result<WorkerSession, Rejection> {
-        Err(starting())
+    /// # Errors
+    /// `Invalid`, naming the field; `Unavailable` while the silo drains.
+    pub async fn connect_worker(&self, hello: WorkerHello) -> Result<WorkerSession, Rejection> {
+        self.hub.dispatch.connect(hello)
     }
 
     pub fn health(&self) -> Health {
-        Health::default()
+        let stopped: Option<String> = self.hub.rooms.iter().find_map(|room| room.store.stopped());
+        let live = stopped.is_none();
+        let mut reasons: Vec<String> = stopped.map(|why| format!("the store has stopped: {why}")).into_iter().collect();
+        if self.hub.is_draining() {
+            reasons.push("this silo is shutting down".to_owned());
+        }
+        reasons.extend(self.hub.rooms.iter().flat_map(|room| room.complaints()));
+        reasons.extend(self.services.complaints());
+        Health { live, ready: reasons.is_empty(), reasons }
     }
 
     pub fn metrics(&self) -> MetricsSnapshot {
-        MetricsSnapshot::default()
+        let (leases, workers) = self.hub.dispatch.leases_and_workers();
+        let sum = |gauge: fn(&Room) -> u64| self.hub.rooms.iter().map(|room| gauge(room)).sum::<u64>();
+        let oldest = |room: &Arc<Room>| room.reminders.oldest_overdue_ms.load(Ordering::Relaxed);
+        MetricsSnapshot {
+            calls_in_progress: self.hub.calls.load(Ordering::Relaxed) as u64,
+            reminders_armed: sum(|room| room.reminders.armed.load(Ordering::Relaxed)),
+            reminders_overdue: sum(|room| room.reminders.overdue.load(Ordering::Relaxed)),
+            reminder_oldest_overdue_ms: self.hub.rooms.iter().map(oldest).max().unwrap_or(0),
+            outbox_calls_open: sum(|room| room.calls_open.load(Ordering::Relaxed)),
+            event_reader_lag: self.hub.readers.worst_lag(),
+            work_queued: self.hub.dispatch.work_queued() as u64,
+            leases: leases as u64,
+            workers: workers as u64,
+            ..self.hub.metrics.snapshot()
+        }
     }
 
-    pub async fn drain(&self, _deadline: Duration) {}
+    /// Stops admitting, lets calls end, keeps the cursors, ends the services and waits for the last turn; gives up waiting
+    /// after `deadline`. The host is the caller's to close. What was not finished is in rows.
+    pub async fn drain(&self, deadline: Duration) {
+        let until = tokio::time::Instant::now() + deadline;
+        self.hub.draining.store(true, Ordering::Release);
+        self.hub.dispatch.drain();
+        let _ = tokio::time::timeout_at(until, none_left(&self.hub.calls, &self.hub.call_ended)).await;
+        let _ = tokio::time::timeout_at(until, keep_all(&self.hub)).await;
+        self.hub.stop.cancel();
+        let mut tasks = std::mem::take(&mut *self.services.tasks.lock());
+        let ended = async { while tasks.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout_at(until, ended).await;
+        let _ = tokio::time::timeout_at(until, none_left(&self.hub.turns_running, &self.hub.turn_ended)).await;
+    }
+}
+
+/// Ends when the counter stands at zero; `ended` is told each time it may.
+async fn none_left(counter: &AtomicUsize, ended: &Notify) {
+    loop {
+        // Waits from before the look, so an end between the two is not missed.
+        let told = ended.notified();
+        tokio::pin!(told);
+        told.as_mut().enable();
+        if counter.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        told.await;
+    }
+}
+
+impl Services {
+    fn start(hub: &Arc<Hub>) -> Self {
+        let mut tasks = JoinSet::new();
+        for room in &hub.rooms {
+            tasks.spawn(room::host(hub.clone(), room.clone()));
+        }
+        let leases = run(&mut tasks, hub, "the lease clock", dispatch::run);
+        let keeper = run(&mut tasks, hub, "the keeper of cursors", run_keeper);
+        let retention = run(&mut tasks, hub, "the retention of events", run_retention);
+        // Without a pulse: a reaper that stands still costs memory, not promises.
+        let (reaping, stop) = (reaper::run(hub.clone()), hub.stop.clone());
+        tasks.spawn(async move {
+            tokio::select! {
+                () = reaping => {}
+                () = stop.cancelled() => {}
+            }
+        });
+        Self { tasks: Mutex::new(tasks), leases, keeper, retention }
+    }
+
+    fn complaints(&self) -> impl Iterator<Item = String> + '_ {
+        [&self.leases, &self.keeper, &self.retention].into_iter().filter_map(|pulse| pulse.complaint())
+    }
+}
+
+fn run<Fut>(
+    tasks: &mut JoinSet<()>,
+    hub: &Arc<Hub>,
+    name: &'static str,
+    service: fn(Arc<Hub>, Arc<Pulse>) -> Fut,
+) -> Arc<Pulse>
+where
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    let pulse = Arc::new(Pulse::new(name));
+    let (hub, given) = (hub.clone(), pulse.clone());
+    let (metrics, stop) = (hub.metrics.clone(), hub.stop.clone());
+    tasks.spawn(keep_running(pulse.clone(), metrics, stop, move || service(hub.clone(), given.clone())));
+    pulse
 }

@@ -1,0 +1,102 @@
+//! What the silo asks of a shard, as a trait: the seam at which tests put a shard that fails on command.
+
+use futures::future::BoxFuture;
+use grain_contract::{CommandId, GrainId, IndexEntry, Row, Table, TenantId, Timestamp};
+use shard::{Commit, Committed, Cursor, Error, GrainRows, Housekeeping, Leadership, OutboxRecord, ReminderRecord};
+use tokio::sync::watch;
+
+/// See [`shard::Shard`] for what each method promises.
+pub(crate) trait Store: Send + Sync {
+    fn leadership(&self) -> watch::Receiver<Leadership>;
+    fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<Committed, Error>>;
+    fn housekeeping(&self, work: Housekeeping) -> BoxFuture<'_, Result<(), Error>>;
+    fn grain(&self, id: &GrainId) -> Result<GrainRows, Error>;
+    fn rows(&self, id: &GrainId, table: Table, after: Option<&[u8]>, limit: usize) -> Result<Vec<Row>, Error>;
+    fn stored_reply(&self, id: &GrainId, command: &CommandId) -> Result<Option<Vec<u8>>, Error>;
+    fn index(
+        &self,
+        index: &str,
+        tenant: &TenantId,
+        after: Option<&IndexEntry>,
+        limit: usize,
+    ) -> Result<Vec<IndexEntry>, Error>;
+    fn index_all(&self, index: &str, after: Option<&IndexEntry>, limit: usize) -> Result<Vec<IndexEntry>, Error>;
+    fn reminders(
+        &self,
+        until: Timestamp,
+        after: Option<&ReminderRecord>,
+        limit: usize,
+    ) -> Result<Vec<ReminderRecord>, Error>;
+    fn outbox(&self, from: u64, limit: usize) -> Result<Vec<OutboxRecord>, Error>;
+    fn open_calls(&self, from: u64, limit: usize) -> Result<Vec<OutboxRecord>, Error>;
+    fn outbox_bounds(&self) -> (u64, u64);
+    fn cursors(&self) -> Result<Vec<Cursor>, Error>;
+    fn outbox_watch(&self) -> watch::Receiver<u64>;
+    /// `Some(why)` once the store has stopped acknowledging.
+    fn stopped(&self) -> Option<String>;
+}
+
+/// A shard of a [`shard::Host`].
+pub(crate) struct HostedShard {
+    pub(crate) host: shard::Host,
+    pub(crate) shard: shard::Shard,
+}
+
+impl Store for HostedShard {
+    fn leadership(&self) -> watch::Receiver<Leadership> {
+        self.shard.leadership()
+    }
+    fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<Committed, Error>> {
+        Box::pin(self.shard.commit(commit))
+    }
+    fn housekeeping(&self, work: Housekeeping) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(self.shard.housekeeping(work))
+    }
+    fn grain(&self, id: &GrainId) -> Result<GrainRows, Error> {
+        self.shard.grain(id)
+    }
+    fn rows(&self, id: &GrainId, table: Table, after: Option<&[u8]>, limit: usize) -> Result<Vec<Row>, Error> {
+        self.shard.rows(id, table, after, limit)
+    }
+    fn stored_reply(&self, id: &GrainId, command: &CommandId) -> Result<Option<Vec<u8>>, Error> {
+        self.shard.stored_reply(id, command)
+    }
+    fn index(
+        &self,
+        index: &str,
+        tenant: &TenantId,
+        after: Option<&IndexEntry>,
+        limit: usize,
+    ) -> Result<Vec<IndexEntry>, Error> {
+        self.shard.index(index, tenant, after, limit)
+    }
+    fn index_all(&self, index: &str, after: Option<&IndexEntry>, limit: usize) -> Result<Vec<IndexEntry>, Error> {
+        self.shard.index_all(index, after, limit)
+    }
+    fn reminders(
+        &self,
+        until: Timestamp,
+        after: Option<&ReminderRecord>,
+        limit: usize,
+    ) -> Result<Vec<ReminderRecord>, Error> {
+        self.shard.reminders(until, after, limit)
+    }
+    fn outbox(&self, from: u64, limit: usize) -> Result<Vec<OutboxRecord>, Error> {
+        self.shard.outbox(from, limit)
+    }
+    fn open_calls(&self, from: u64, limit: usize) -> Result<Vec<OutboxRecord>, Error> {
+        self.shard.open_calls(from, limit)
+    }
+    fn outbox_bounds(&self) -> (u64, u64) {
+        self.shard.outbox_bounds()
+    }
+    fn cursors(&self) -> Result<Vec<Cursor>, Error> {
+        self.shard.cursors()
+    }
+    fn outbox_watch(&self) -> watch::Receiver<u64> {
+        self.shard.outbox_watch()
+    }
+    fn stopped(&self) -> Option<String> {
+        self.host.stopped()
+    }
+}
