@@ -31,6 +31,9 @@ pub enum Error {
     /// Another cluster's or another shape of data.
     #[error("the data folder does not fit: expected {expected}, but found {found}")]
     WrongFolder { expected: String, found: String },
+    /// An entry or a row of this grain cannot be read by this build. It is set aside; the shard goes on without it.
+    #[error("grain {grain} is quarantined: {why}")]
+    Quarantined { grain: String, why: String },
     #[error("the store is closed")]
     Closed,
 }
