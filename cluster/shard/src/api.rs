@@ -166,6 +166,16 @@ impl Host {
     pub fn stopped(&self) -> Option<String> {
         self.inner.stopped()
     }
+
+    /// Stores, or shards of a store, that had to be made again from snapshot and log at this open.
+    pub fn rebuilds(&self) -> u64 {
+        self.inner.rebuilds()
+    }
+
+    /// Log entries met since this open that this build could not read; their grains are quarantined.
+    pub fn unreadable(&self) -> u64 {
+        self.inner.unreadable()
+    }
 }
 
 /// One shard, as its owner sees it.
@@ -188,16 +198,20 @@ impl Shard {
     /// # Errors
     /// [`Error::Fenced`]: the epoch or the revision is not the present one; nothing was changed; reload.
     /// [`Error::NotLeader`]: ask elsewhere; nothing was changed. [`Error::Unknown`]: the outcome is not known; reload.
-    /// [`Error::TooLarge`], [`Error::Storage`], [`Error::Closed`].
+    /// [`Error::TooLarge`], [`Error::Overloaded`], [`Error::Storage`], [`Error::Closed`].
     pub async fn commit(&self, commit: Commit) -> Result<Committed, Error> {
         self.inner.commit(commit).await
     }
 
+    /// Errors as [`Shard::commit`]. One call trims at most 10,000 events; [`Shard::outbox_bounds`] shows what is left.
     pub async fn housekeeping(&self, work: Housekeeping) -> Result<(), Error> {
         self.inner.housekeeping(work).await
     }
 
-    /// Applied state of one grain. A grain that was never committed has revision 0 and no rows.
+    /// Applied state of one grain, as of one moment. A grain that was never committed has revision 0 and no rows.
+    ///
+    /// # Errors
+    /// [`Error::Quarantined`]; [`Error::Damaged`] or [`Error::Storage`] from the store; [`Error::Closed`].
     pub fn grain(&self, id: &GrainId) -> Result<GrainRows, Error> {
         self.inner.grain(id)
     }

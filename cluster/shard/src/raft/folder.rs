@@ -82,9 +82,8 @@ fn fits(found: &FolderStamp, wanted: &FolderStamp) -> Result<(), Error> {
     if found.format > FORMAT {
         return Err(Error::NewerFormat { known: FORMAT, found: found.format });
     }
-    let shape = |stamp: &FolderStamp| {
-        format!("node {} with {} shards in {}", stamp.node_id, stamp.shards, stamp.state_backend)
-    };
+    let shape =
+        |stamp: &FolderStamp| format!("node {} with {} shards in {}", stamp.node_id, stamp.shards, stamp.state_backend);
     if shape(found) != shape(wanted) {
         return Err(Error::WrongFolder { expected: shape(wanted), found: shape(found) });
     }
@@ -127,13 +126,7 @@ mod tests {
     use super::*;
 
     fn stamp() -> FolderStamp {
-        FolderStamp {
-            format: FORMAT,
-            cluster_id: String::new(),
-            shards: 8,
-            node_id: 1,
-            state_backend: "sled".into(),
-        }
+        FolderStamp { format: FORMAT, cluster_id: String::new(), shards: 8, node_id: 1, state_backend: "sled".into() }
     }
 
     #[test]

@@ -12,19 +12,18 @@ use super::machine::{Counters, Machine, Told};
 use super::network::NoPeers;
 use super::shard::ShardInner;
 use super::snapshot::{SnapshotFolder, verify};
-use super::types::TypeConfig;
 use super::{leadership, upkeep};
 use crate::Error;
 use crate::api::*;
 use crate::log::{Wal, WalOptions};
 use crate::state::closable::Closable;
 use crate::state::overlay::{Mark, Overlay};
-use crate::state::store::{StateStore, wipe_shard};
+use crate::state::store::wipe_shard;
 use crate::state::writer::{Bell, Checkpoints, Writer, read_stamp};
 use crate::state::{Stop, guard};
 use grain_contract::limits::COMMITS_IN_FLIGHT_MAX;
-use openraft::storage::RaftLogStorage;
 use openraft::impls::BasicNode;
+use openraft::storage::RaftLogStorage;
 use openraft::{Config, Raft, SnapshotPolicy};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -153,8 +152,12 @@ impl HostInner {
         self.stop.why().or_else(|| self.wal.stopped())
     }
 
-    pub fn counters(&self) -> &Counters {
-        &self.counters
+    pub fn rebuilds(&self) -> u64 {
+        self.counters.rebuilds.load(Ordering::Relaxed)
+    }
+
+    pub fn unreadable(&self) -> u64 {
+        self.counters.unreadable.load(Ordering::Relaxed)
     }
 
     pub async fn close(&self) -> Result<(), Error> {
@@ -188,7 +191,12 @@ impl HostInner {
             writer.end();
             store.close();
             // A clean end is claimed only if the store stands where its checkpoints say.
-            let closed = if in_order && flushed.is_ok() && stopped.is_none() { wal.close() } else { wal.abandon() };
+            let closed = if in_order && flushed.is_ok() && stopped.is_none() {
+                wal.close()
+            } else {
+                wal.abandon();
+                Ok(())
+            };
             drop(folder);
             flushed.and(closed)
         })
@@ -208,11 +216,8 @@ impl Ground {
     fn open(options: &HostOptions) -> Result<Self, Error> {
         let folder = Folder::open(options)?;
         SnapshotFolder::prepare(&folder.snapshots())?;
-        let wal = WalOptions {
-            segment_bytes: options.segment_bytes,
-            cache_bytes: LOG_CACHE_BYTES,
-            groups: options.shards,
-        };
+        let wal =
+            WalOptions { segment_bytes: options.segment_bytes, cache_bytes: LOG_CACHE_BYTES, groups: options.shards };
         let wal = Wal::open(&folder.log(), wal)?;
         let counters = Arc::new(Counters::default());
         let opened = guard::open(&folder.state(), options.state, options.cache_bytes, wal.unclean())?;

@@ -8,19 +8,23 @@ use super::types::TypeConfig;
 use crate::api::Leadership;
 use grain_contract::Epoch;
 use openraft::async_runtime::WatchReceiver;
-use openraft::vote::{RaftLeaderId, RaftVote};
+use openraft::vote::RaftLeaderId;
 use openraft::{Raft, ServerState};
 use tokio::sync::watch;
 
 /// Runs until the shard's Raft ends.
-pub async fn follow(raft: Raft<TypeConfig, Machine>, mut applied: watch::Receiver<u64>, told: watch::Sender<Leadership>) {
+pub async fn follow(
+    raft: Raft<TypeConfig, Machine>,
+    mut applied: watch::Receiver<u64>,
+    told: watch::Sender<Leadership>,
+) {
     let mut metrics = raft.server_metrics();
     // The raft handle is not needed any more, and would keep the group alive.
     drop(raft);
     loop {
         let now = {
             let metrics = metrics.borrow_watched();
-            let term = metrics.vote.leader_id().map_or(0, |id| id.term());
+            let term = metrics.vote.leader_id().term();
             let owner = metrics.state == ServerState::Leader && *applied.borrow_and_update() == term;
             Leadership { epoch: owner.then_some(Epoch(term)), leader: metrics.current_leader }
         };

@@ -213,7 +213,8 @@ impl RaftStateMachine<TypeConfig> for Machine {
         let (hold, _) = self.overlay.hold().await.map_err(io::Error::other)?;
         hold.written().await.map_err(io::Error::other)?;
         let (folder, checkpoints, meta) = (self.folder.clone(), self.checkpoints.clone(), meta.clone());
-        let installed = tokio::task::spawn_blocking(move || snapshot::install(&hold, &*checkpoints, &folder, &meta, file));
+        let installed =
+            tokio::task::spawn_blocking(move || snapshot::install(&hold, &*checkpoints, &folder, &meta, file));
         installed.await.map_err(io::Error::other)?.map_err(io::Error::other)?;
         self.heads.clear();
         self.tell();

@@ -20,5 +20,4 @@ mod upkeep;
 mod tests;
 
 pub use host::HostInner;
-pub use machine::Counters;
 pub use shard::ShardInner;

@@ -64,10 +64,9 @@ impl ShardInner {
         match now.epoch {
             None => Err(Error::NotLeader { shard: self.id.0, leader: now.leader }),
             Some(present) if present == epoch => Ok(()),
-            Some(present) => Err(Error::Fenced {
-                expected: format!("epoch {}", epoch.0),
-                found: format!("epoch {}", present.0),
-            }),
+            Some(present) => {
+                Err(Error::Fenced { expected: format!("epoch {}", epoch.0), found: format!("epoch {}", present.0) })
+            }
         }
     }
 

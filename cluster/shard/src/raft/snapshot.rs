@@ -105,7 +105,9 @@ fn write(overlay: &Overlay, mark: &Mark, meta: &SnapshotMeta, path: &Path) -> Re
         meta: serde_json::to_vec(meta).map_err(|error| Error::Storage(error.to_string()))?,
         marks: Some(ShardMarks { outbox_next: mark.outbox_next, events_low: mark.events_low }),
     };
-    out.write_all(MAGIC).and_then(|()| frame(&mut out, HEAD, &head.encode_to_vec())).map_err(|error| io(path, error))?;
+    out.write_all(MAGIC)
+        .and_then(|()| frame(&mut out, HEAD, &head.encode_to_vec()))
+        .map_err(|error| io(path, error))?;
     let (mut block, mut count) = (Vec::with_capacity(BLOCK_BYTES), 0u64);
     for (from, end) in keys::shard_ranges(overlay.shard) {
         let mut failed = None;

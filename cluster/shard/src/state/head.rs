@@ -34,11 +34,7 @@ use crate::Error;
 
 /// The head as it was when the entry `index` had been applied.
 pub fn at(row: GrainHead, index: u64) -> Option<GrainHead> {
-    if row.applied_index <= index {
-        Some(GrainHead { base: None, ..row })
-    } else {
-        row.base.map(|base| *base)
-    }
+    if row.applied_index <= index { Some(GrainHead { base: None, ..row }) } else { row.base.map(|base| *base) }
 }
 
 /// What the writer puts into the store in place of `old`, `durable` being the newest durable checkpoint, if any.

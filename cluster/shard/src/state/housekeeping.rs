@@ -15,11 +15,8 @@ pub fn changes(shard: u32, entry: HousekeepingEntry, events_low: u64, outbox_nex
         rows.push((keys::call(shard, sequence), Slot::Gone));
     }
     for cursor in entry.cursors {
-        let slot = if cursor.delete {
-            Slot::Gone
-        } else {
-            Slot::Put(Bytes::copy_from_slice(&cursor.sequence.to_be_bytes()))
-        };
+        let slot =
+            if cursor.delete { Slot::Gone } else { Slot::Put(Bytes::copy_from_slice(&cursor.sequence.to_be_bytes())) };
         rows.push((keys::cursor(shard, &cursor.name), slot));
     }
     // Calls share the numbers and stay until they are answered: only event rows go. A number that was a call's has none.

@@ -118,15 +118,7 @@ pub type Rows = Vec<(Key, Bytes)>;
 impl Overlay {
     pub fn new(shard: u32, store: Arc<dyn StateStore>, mark: Mark, bell: Bell, stop: Stop) -> Self {
         let durable = mark.index();
-        let mem = Mem {
-            dirty: BTreeMap::new(),
-            dirty_bytes: 0,
-            frozen: None,
-            mark,
-            durable,
-            held: false,
-            freezes: 0,
-        };
+        let mem = Mem { dirty: BTreeMap::new(), dirty_bytes: 0, frozen: None, mark, durable, held: false, freezes: 0 };
         Self { shard, store, mem: Mutex::new(mem), written: Notify::new(), bell, stop }
     }
 

@@ -3,8 +3,8 @@
 use super::keys;
 use super::overlay::{Overlay, Range};
 use super::{head, value};
-use crate::api::{Cursor, GrainRows, OutboxItem, OutboxRecord, ReminderRecord};
 use crate::Error;
+use crate::api::{Cursor, GrainRows, OutboxItem, OutboxRecord, ReminderRecord};
 use grain_contract::{CommandId, GrainId, IndexEntry, Method, Revision, Row, RowKey, Table, TenantId, Timestamp};
 use granary_proto::storage::{GrainHead, OutboxRow};
 use prost::Message;
@@ -49,10 +49,17 @@ pub fn grain(overlay: &Overlay, id: &GrainId) -> Result<GrainRows, Error> {
     Ok(GrainRows { revision: Revision(head.revision), rows, reminders })
 }
 
-pub fn rows(overlay: &Overlay, id: &GrainId, table: Table, after: Option<&[u8]>, limit: usize) -> Result<Vec<Row>, Error> {
+pub fn rows(
+    overlay: &Overlay,
+    id: &GrainId,
+    table: Table,
+    after: Option<&[u8]>,
+    limit: usize,
+) -> Result<Vec<Row>, Error> {
     let bytes = id.storage_bytes();
     let all = keys::row(overlay.shard, &bytes, table.0, &[]);
-    let from = after.map_or_else(|| all.clone(), |after| keys::behind(&keys::row(overlay.shard, &bytes, table.0, after)));
+    let from =
+        after.map_or_else(|| all.clone(), |after| keys::behind(&keys::row(overlay.shard, &bytes, table.0, after)));
     overlay
         .scan(from, keys::end_of(&all), limit)?
         .into_iter()
@@ -117,11 +124,8 @@ pub fn outbox(overlay: &Overlay, from: u64, limit: usize) -> Result<Vec<OutboxRe
     let ranges = [keys::events_from(overlay.shard, from), keys::calls_from(overlay.shard, from)]
         .map(|(from, end)| Range { from, end, limit });
     let (_, read) = overlay.read(&ranges)?;
-    let mut records = read
-        .into_iter()
-        .flatten()
-        .map(|(key, row)| outbox_record(&key, &row))
-        .collect::<Result<Vec<_>, Error>>()?;
+    let mut records =
+        read.into_iter().flatten().map(|(key, row)| outbox_record(&key, &row)).collect::<Result<Vec<_>, Error>>()?;
     records.sort_by_key(|record| record.sequence);
     records.truncate(limit);
     Ok(records)
@@ -136,7 +140,9 @@ fn outbox_record(key: &[u8], row: &[u8]) -> Result<OutboxRecord, Error> {
     let sequence = keys::read_sequence(key).ok_or_else(|| unreadable(key, "an outbox key"))?;
     let row = OutboxRow::decode(row).map_err(|error| unreadable(key, &format!("an outbox row: {error}")))?;
     let name = |bytes: &[u8]| {
-        GrainId::from_storage_bytes(bytes).map(|(id, _)| id).ok_or_else(|| unreadable(key, "a grain's name in the outbox"))
+        GrainId::from_storage_bytes(bytes)
+            .map(|(id, _)| id)
+            .ok_or_else(|| unreadable(key, "a grain's name in the outbox"))
     };
     let grain = name(&row.grain)?;
     let item = if row.call_target.is_empty() {

@@ -76,8 +76,7 @@ impl SledStore {
         match row.first() {
             Some(&WHOLE) => Ok(value::open(NAME, key, &row[1..])?.to_vec()),
             Some(&PARTED) => {
-                let parts =
-                    Parts::read(row).ok_or_else(|| value::damaged(NAME, key, "a parted row cannot be read"))?;
+                let parts = Parts::read(row).ok_or_else(|| value::damaged(NAME, key, "a parted row cannot be read"))?;
                 let mut whole = Vec::with_capacity(parts.bytes as usize);
                 for number in 0..parts.count {
                     let part = self.db.get(parts.key(key, number)).map_err(storage)?;

@@ -39,7 +39,10 @@ pub fn fence(place: Place, head: &GrainHead, entry: &TurnEntry) -> Result<(), Fe
         return Err(Fenced { expected: format!("epoch {}", entry.epoch), found: format!("epoch {}", place.term) });
     }
     if !head.quarantined.is_empty() {
-        return Err(Fenced { expected: "a grain in order".into(), found: format!("a quarantined one: {}", head.quarantined) });
+        return Err(Fenced {
+            expected: "a grain in order".into(),
+            found: format!("a quarantined one: {}", head.quarantined),
+        });
     }
     if head.revision != entry.expected_revision {
         return Err(Fenced {
@@ -74,7 +77,8 @@ pub fn changes(place: Place, grain: &GrainId, mut head: GrainHead, entry: TurnEn
     }
     let mut outbox = Vec::with_capacity(entry.outbox.len());
     for (sequence, message) in (outbox_next..).zip(entry.outbox) {
-        let key = if message.call_target.is_empty() { keys::event(shard, sequence) } else { keys::call(shard, sequence) };
+        let key =
+            if message.call_target.is_empty() { keys::event(shard, sequence) } else { keys::call(shard, sequence) };
         let row = OutboxRow {
             grain: id.clone(),
             at_ms: entry.at_ms,
@@ -150,7 +154,14 @@ mod tests {
 
     #[test]
     fn only_the_present_epoch_and_revision_pass() {
-        let cases = [(7, 3, "", true), (6, 3, "", false), (8, 3, "", false), (7, 2, "", false), (7, 4, "", false), (7, 3, "why", false)];
+        let cases = [
+            (7, 3, "", true),
+            (6, 3, "", false),
+            (8, 3, "", false),
+            (7, 2, "", false),
+            (7, 4, "", false),
+            (7, 3, "why", false),
+        ];
         for (epoch, expected_revision, quarantined, passes) in cases {
             let entry = TurnEntry { epoch, expected_revision, ..entry() };
             let head = GrainHead { quarantined: quarantined.into(), ..head(&[]) };
@@ -177,7 +188,8 @@ mod tests {
             let row = |(name, due): &(&str, i64)| keys::reminder(2, Timestamp(*due), &id, name);
             let mut live: BTreeMap<Key, ()> = before.iter().map(|set| (row(set), ())).collect();
             let changes = changes(PLACE, &grain(), head(before), TurnEntry { reminders, ..entry() }, 1);
-            let (from, end) = (keys::reminders_until(2, Timestamp(i64::MIN)).0, keys::reminders_until(2, Timestamp(i64::MAX)).1);
+            let (from, end) =
+                (keys::reminders_until(2, Timestamp(i64::MIN)).0, keys::reminders_until(2, Timestamp(i64::MAX)).1);
             for (key, slot) in changes.rows {
                 if key >= from && key < end {
                     match slot {

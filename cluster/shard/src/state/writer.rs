@@ -194,6 +194,8 @@ pub fn write_stamp(store: &dyn StateStore, shard: u32, mark: &Mark) -> Result<()
 pub fn read_stamp(store: &dyn StateStore, shard: u32) -> Result<Option<StoreStamp>, Error> {
     let key = keys::stamp(shard);
     let row = store.get(&key)?;
-    row.map(|row| StoreStamp::decode(&*row).map_err(|error| super::value::damaged("state store", &key, &error.to_string())))
-        .transpose()
+    row.map(|row| {
+        StoreStamp::decode(&*row).map_err(|error| super::value::damaged("state store", &key, &error.to_string()))
+    })
+    .transpose()
 }
