@@ -121,6 +121,22 @@ impl Wal {
         self.shared.queue.lazy(group);
     }
 
+    /// Keeps checkpoints of several groups and returns when they are durable. Blocks for one sync.
+    ///
+    /// # Errors
+    /// [`Error::Storage`] if the log has stopped or is closed.
+    pub fn keep_checkpoints(&self, checkpoints: Vec<(u32, Checkpoint)>) -> Result<(), Error> {
+        for (group, checkpoint) in checkpoints {
+            self.checkpoint(group, checkpoint);
+        }
+        // A batch takes all that is lazy with it. A further mark of a process that has begun means nothing new.
+        let (told, mark) = mark(Kind::Opened);
+        if let Err(request) = self.shared.queue.push(mark) {
+            request.done.tell(Err(&Failure::closed()));
+        }
+        wait(&told)
+    }
+
     /// Log bytes of the entries behind `index` (of all entries if `None`).
     pub fn bytes_since(&self, group: u32, index: Option<u64>) -> u64 {
         self.shared.groups[group as usize].lock().index.bytes_behind(index)
@@ -151,6 +167,11 @@ impl Wal {
         };
         self.end();
         result
+    }
+
+    /// Stops the threads without the marker of a clean end: the next open sees an unclean one. Idempotent.
+    pub fn abandon(&self) {
+        self.end();
     }
 
     /// `Some(why)` after a failed write or sync: nothing is acknowledged any more.
