@@ -31,10 +31,11 @@ pub struct DecisionMade {
 }
 
 /// Which words answer which kind of question, and what the approval is then.
-const WORDS: [(&str, &str, &str); 6] = [
+const WORDS: [(&str, &str, &str); 7] = [
     ("approval", "approve", "approved"),
     ("approval", "reject", "rejected"),
     ("input", "answer", "answered"),
+    ("input", "reject", "rejected"),
     ("escalation", "retry", "retry"),
     ("escalation", "skip", "skip"),
     ("escalation", "fail", "fail"),
@@ -61,7 +62,7 @@ impl Authority {
         let view = self.approval(&request.approval_id)?;
         let id = Uuid::try_parse(&view.approval_id).unwrap_or_default();
         let state = word_for(&view.kind, &request.decision)?;
-        let answer = checked_answer(request.answer.map(|json| json.text).unwrap_or_default(), &view.kind)?;
+        let answer = checked_answer(request.answer.map(|json| json.text).unwrap_or_default(), state)?;
         let hash = digest(state, request.proposal_version, &answer, &request.comment, &request.decided_by);
         let Some((step, number, Ask::Approval(approval))) = self.find(id) else {
             return Err(Rejection::new(Code::NotFound, "Expected an approval, but found none.").at("approvalId"));
@@ -171,18 +172,23 @@ impl Authority {
     }
 }
 
+/// The words that answer a question of this kind.
+pub(super) fn words_for(kind: &str) -> Vec<String> {
+    WORDS.iter().filter(|(k, _, _)| *k == kind).map(|(_, word, _)| (*word).to_owned()).collect()
+}
+
 fn word_for(kind: &str, decision: &str) -> Result<&'static str, Rejection> {
     if let Some((_, _, state)) = WORDS.iter().find(|(k, word, _)| *k == kind && *word == decision) {
         return Ok(state);
     }
-    let words: Vec<&str> = WORDS.iter().filter(|(k, _, _)| *k == kind).map(|(_, word, _)| *word).collect();
     let found: String = decision.chars().take(64).collect();
-    let message = format!("Expected {} for a question of kind {kind}, but found {found:?}.", words.join(" or "));
+    let message =
+        format!("Expected {} for a question of kind {kind}, but found {found:?}.", words_for(kind).join(" or "));
     Err(Rejection::new(Code::Invalid, message).at("decision"))
 }
 
-fn checked_answer(answer: Vec<u8>, kind: &str) -> Result<Vec<u8>, Rejection> {
-    if answer.is_empty() && kind == "input" {
+fn checked_answer(answer: Vec<u8>, state: &str) -> Result<Vec<u8>, Rejection> {
+    if answer.is_empty() && state == "answered" {
         return Err(Rejection::new(Code::Invalid, "Expected an answer, but found none.").at("answer"));
     }
     if answer.len() > PAYLOAD_BYTES_MAX {

@@ -35,6 +35,8 @@ mod run_ended;
 mod state;
 mod step_ready;
 mod submit;
+#[cfg(test)]
+mod tests;
 
 pub use cancel::{Cancellable, Cancelling};
 pub use decide::DecisionMade;

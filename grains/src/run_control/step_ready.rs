@@ -2,6 +2,7 @@
 //!
 //! Deduplicated on step run and attempt: what was asked before is not asked again, however often the engine says so.
 
+use super::decide::words_for;
 use super::state::{Approval, Ask, Attempt, AttemptState, PENDING, Step};
 use super::{Authority, Record};
 use crate::engine::ids::{approval_id, attempt_id};
@@ -80,16 +81,17 @@ impl Authority {
         let (step_run, number) = (order.step_run_id, order.attempt);
         let id = approval_id(step_run, number);
         let definition_id = self.run.as_ref().map_or_else(String::new, |run| run.definition_id.clone());
+        let kind = if order.ask.is_empty() { "approval".to_owned() } else { order.ask };
         let view = v1::Approval {
             approval_id: id.to_string(),
             run_id: self.run_id.to_string(),
             step_run_id: step_run.to_string(),
             step_id: order.step_id.clone(),
-            kind: if order.ask.is_empty() { "approval".into() } else { order.ask },
+            options: words_for(&kind),
+            kind,
             state: PENDING.into(),
             // Each ask of a step is a proposal of its own; who looked at an older one has not seen this one.
             proposal_version: number,
-            options: order.options,
             proposal: (!order.input.is_empty()).then(|| wire::Json::new(order.input)),
             reason: order.reason,
             requested_at: Some(wire::Timestamp::from_millis(record.now.0)),
