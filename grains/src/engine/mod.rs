@@ -1,16 +1,76 @@
 //! The engine: it projects one run from the facts of Run Control and says what shall happen next.
 //!
-//! `Projection::decide(plan, options, now, input)` is the whole of it. It never changes what a run *is* (that is Run
-//! Control's), it only follows the facts, and gives [`Effect`]s back.
+//! [`Projection::decide`] is the whole of it. It never changes what a run *is* (that is Run Control's), it only follows the
+//! facts, and gives [`Effect`]s back. It is a function: the same inputs with the same times give the same rows, the same
+//! events and the same ids, so a projection can be dropped and built again.
+//!
+//! # The idea
+//!
+//! A turn is a worklist. A trigger (`on_*`) ends or starts a step run; ending a step run decides its outgoing edges
+//! (`edges`); each decided edge asks its target to look again whether it can go on (`readiness`), and that may start it,
+//! skip it, or leave it waiting. Nothing recurses, so neither a long chain nor a thousand iterations need stack.
+//!
+//! Step runs live in *frames*. The run is the root frame; each branch of a Fanout opens one. Inside a frame a step has at
+//! most one present step run; a taken loop-back makes those of its body past (`loops`), and past ones are kept for their
+//! outputs and for compensation.
+//!
+//! # Rules where the documents are silent
+//!
+//! - Every turn first fires the timers that are due, then applies its fact, then fires those that became due by it.
+//! - A fact that comes too late to matter (ended step, older attempt) uses up its number and does nothing else: it cannot be
+//!   refused, since Run Control recorded it and the facts behind it must go on. See [`Note::Superseded`].
+//! - A step failure with policy Fail fails the run, except inside a Fanout that has a Join: there it fails its branch, whose
+//!   other step runs are cancelled, and the Join's quorum decides. `compensate` always compensates the whole run.
+//! - A branch in which nothing reached the Join because conditions led elsewhere is *dry*: it does not count for `all`
+//!   (only branches that can still come do). If every branch is dry the Join is skipped. An empty Fanout passes any quorum.
+//! - Failures that the same input would bring again (condition, mapping, quorum, fanout-limit, loop-bound, policy-denied)
+//!   are never retried by themselves; a human who is asked may retry them.
+//! - A failure with policy Route that no outgoing edge takes fails as under policy Fail: it is never lost.
+//! - A human's `skip` ends the step Skipped and goes on behind it with the output null: unguarded edges are taken.
+//! - A step that takes a loop-back does not take its own unguarded edges in that iteration.
+//! - A run waits for the losers that a Join keeps. Late successes are undone like others while the run is not compensating;
+//!   once it compensates, what was in flight is closed and its outcome comes too late.
+//! - `compensated` is true only if at least one compensation was planned and every one succeeded.
+//! - A cancel that meets a compensating run changes nothing: that run ends Failed (S1 has no other way out).
 
+mod closing;
+mod compensation;
+mod edges;
 mod effect;
+mod events;
+mod facts;
+mod fanout;
+mod finish;
+mod graph_view;
 pub mod ids;
 mod input;
-mod projection;
+mod inputs;
+mod join;
+mod load;
+mod loops;
+mod on_accepted;
+mod on_cancelled;
+mod on_decision;
+mod on_outcome;
+mod on_stuck;
+mod on_taken;
+mod on_timers;
+mod outputs;
+mod policy;
+mod readiness;
+mod rows;
+mod start;
+mod state;
+mod timers;
+mod turn;
+mod waiting;
 
 pub use effect::{Closing, Effect, RunEnd, StartChild, StepReadyOrder};
 pub use input::{Accepted, Decided, Input, Outcome, OutcomeKind, Refusal};
-pub use projection::{Changes, Corrupt, Note, Projection, RunState};
+pub use load::Corrupt;
+pub use rows::Changes;
+pub use state::{Projection, RunState};
+pub use turn::Note;
 
 /// `Workflows:Engine` of S1, and the bounds that go with it.
 #[derive(Clone, Debug, PartialEq, Eq)]

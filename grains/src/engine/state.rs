@@ -1,0 +1,472 @@
+//! What the engine remembers of one run.
+//!
+//! Rows hold the step runs; everything else here (frames, slots, counters, what is due) follows from them and the plan, and
+//! is made again by `load`. Indices are places in vectors that only grow, so they are stable and never dangle.
+
+use super::turn::Note;
+use crate::definition::{EdgeIx, StepIx};
+use grain_contract::Timestamp;
+use granary_proto::v1::Failure;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use uuid::Uuid;
+
+/// S1's WorkflowRunState.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunState {
+    Pending,
+    Running,
+    WaitingForTimer,
+    WaitingForHuman,
+    Compensating,
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+impl RunState {
+    pub const ALL: [Self; 8] = [
+        Self::Pending,
+        Self::Running,
+        Self::WaitingForTimer,
+        Self::WaitingForHuman,
+        Self::Compensating,
+        Self::Completed,
+        Self::Failed,
+        Self::Cancelled,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Running => "Running",
+            Self::WaitingForTimer => "WaitingForTimer",
+            Self::WaitingForHuman => "WaitingForHuman",
+            Self::Compensating => "Compensating",
+            Self::Completed => "Completed",
+            Self::Failed => "Failed",
+            Self::Cancelled => "Cancelled",
+        }
+    }
+
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+}
+
+/// S1's StepRunState.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StepState {
+    Pending,
+    Ready,
+    Running,
+    WaitingForTimer,
+    WaitingForHuman,
+    Succeeded,
+    Failed,
+    Skipped,
+    Cancelled,
+}
+
+impl StepState {
+    pub const ALL: [Self; 9] = [
+        Self::Pending,
+        Self::Ready,
+        Self::Running,
+        Self::WaitingForTimer,
+        Self::WaitingForHuman,
+        Self::Succeeded,
+        Self::Failed,
+        Self::Skipped,
+        Self::Cancelled,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Ready => "Ready",
+            Self::Running => "Running",
+            Self::WaitingForTimer => "WaitingForTimer",
+            Self::WaitingForHuman => "WaitingForHuman",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+            Self::Skipped => "Skipped",
+            Self::Cancelled => "Cancelled",
+        }
+    }
+
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Skipped | Self::Cancelled)
+    }
+}
+
+/// Number of a step run, in order of creation; also the key of its row.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct RunIx(pub u32);
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct FrameIx(pub u32);
+
+pub(super) const ROOT: FrameIx = FrameIx(0);
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Purpose {
+    /// A Timer step's own.
+    Step,
+    /// Of one attempt, or of a human's answer.
+    Timeout,
+    /// The next attempt.
+    Retry,
+}
+
+impl Purpose {
+    pub const ALL: [Self; 3] = [Self::Step, Self::Timeout, Self::Retry];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::Timeout => "timeout",
+            Self::Retry => "retry",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Timer {
+    pub id: Uuid,
+    pub purpose: Purpose,
+    pub due_ms: i64,
+    pub fired: bool,
+    pub late_ms: u64,
+}
+
+/// Whose timer is due.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Due {
+    Deadline,
+    Step(RunIx, Purpose),
+}
+
+/// What a step run asks a human.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Asked {
+    Nothing,
+    Approval,
+    Input,
+    Escalation,
+}
+
+impl Asked {
+    pub const ALL: [Self; 4] = [Self::Nothing, Self::Approval, Self::Input, Self::Escalation];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Nothing => "",
+            Self::Approval => "approval",
+            Self::Input => "input",
+            Self::Escalation => "escalation",
+        }
+    }
+
+    pub fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Nothing => &[],
+            Self::Approval => &["approved", "rejected"],
+            Self::Input => &["answered", "rejected"],
+            Self::Escalation => &["retry", "skip", "fail"],
+        }
+    }
+}
+
+pub(super) struct StepRun {
+    pub id: Uuid,
+    pub step: StepIx,
+    pub frame: FrameIx,
+    pub iteration: u32,
+    /// Iteration of each loop around the step within its frame, outermost first.
+    pub loops: Box<[u32]>,
+    pub state: StepState,
+    pub attempt: u32,
+    pub asked: Asked,
+    pub approval_id: Option<Uuid>,
+    /// The newest ones, at most [`ATTEMPT_IDS_KEPT`].
+    pub attempt_ids: Vec<Uuid>,
+    pub started_ms: i64,
+    pub ended_ms: i64,
+    pub ready_ms: i64,
+    /// Evaluated input mapping, kept while the step is active so that every attempt gets the same.
+    pub input: Option<Vec<u8>>,
+    /// JSON text. Empty: none, or made of other outputs when read (Join).
+    pub output: Vec<u8>,
+    pub output_ref: String,
+    pub failure: Option<Failure>,
+    /// Place in the order of completion, from 1; 0 = neither succeeded nor routed.
+    pub completed_as: u64,
+    /// Failed, and its edges decided what follows.
+    pub routed: bool,
+    /// How each outgoing edge was decided, by position; empty while they are open, and for what ended without deciding.
+    pub edges: Vec<u8>,
+    pub timers: Vec<Timer>,
+    pub skipped_by: Vec<StepIx>,
+    pub fan: Option<Fan>,
+    /// The sequence at which the sweep asked again, plus 1.
+    pub asked_again: u64,
+    pub late: bool,
+    /// The step run that this one compensates.
+    pub undoes: Option<RunIx>,
+    /// The one before it in its slot.
+    pub previous: Option<RunIx>,
+    pub changed: bool,
+}
+
+/// Attempt ids that a step run remembers; a row must not grow with every attempt.
+pub(super) const ATTEMPT_IDS_KEPT: usize = 16;
+
+/// An opened Fanout: its branches are the frames `first_frame ..`, and how they ended.
+pub(super) struct Fan {
+    pub branches: u32,
+    /// Dynamic: the elements as JSON text, one a branch.
+    pub items: Vec<Box<[u8]>>,
+    pub first_frame: u32,
+    pub arrived: u32,
+    pub failed: u32,
+    pub dry: u32,
+    /// The greatest iteration number inside, so that the next opening counts on.
+    pub iteration_max: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Branch {
+    Open,
+    Arrived,
+    Failed,
+    /// Conditions led nowhere: nothing reached the Join.
+    Dry,
+}
+
+pub(super) struct Frame {
+    /// The Fanout's step run, and which branch of it; `None`: the root.
+    pub owner: Option<(RunIx, u32)>,
+    pub parent: FrameIx,
+    pub branch: Branch,
+    /// No more step runs are made here.
+    pub closed: bool,
+    /// Fanouts opened in this frame.
+    pub fanouts: Vec<RunIx>,
+    /// Iteration numbers of the steps in here start behind it.
+    pub iteration_base: u32,
+}
+
+/// Where a step stands in a frame: its newest step run, and whether that belongs to the present iteration.
+#[derive(Clone, Copy)]
+pub(super) struct Slot {
+    pub run: RunIx,
+    pub present: bool,
+}
+
+/// A planned compensation.
+pub(super) struct Entry {
+    pub id: Uuid,
+    pub undoes: RunIx,
+    pub step: StepIx,
+    pub state: StepState,
+    pub run: Option<RunIx>,
+    pub changed: bool,
+}
+
+/// Active step runs by what they wait for.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub on_timer: u32,
+    pub on_human: u32,
+    pub working: u32,
+}
+
+#[derive(Default)]
+pub(super) struct Header {
+    pub project_id: String,
+    pub release_id: String,
+    pub graph_hash: String,
+    pub last_sequence: u64,
+    pub last_digest: Vec<u8>,
+    pub version: u64,
+    pub input: Vec<u8>,
+    pub variables: Vec<u8>,
+    pub accepted_ms: i64,
+    pub ended_ms: i64,
+    pub deadline_ms: i64,
+    pub deadline_fired: bool,
+    pub output: Vec<u8>,
+    pub failure: Option<Failure>,
+    pub failed_step_id: String,
+    pub compensated: bool,
+    pub follow_up: Option<granary_proto::v1::FollowUp>,
+    pub events: u64,
+    pub completions: u64,
+    pub parent_run_id: Option<Uuid>,
+    pub parent_step_run_id: Option<Uuid>,
+    pub depth: u32,
+    pub open_step_runs: u32,
+}
+
+/// The engine's view of one run.
+pub struct Projection {
+    pub(super) tenant: String,
+    pub(super) run_id: Uuid,
+    pub(super) state: RunState,
+    pub(super) header: Header,
+    pub(super) runs: Vec<StepRun>,
+    pub(super) by_id: HashMap<Uuid, RunIx>,
+    pub(super) frames: Vec<Frame>,
+    pub(super) slots: HashMap<(FrameIx, StepIx), Slot>,
+    pub(super) active: BTreeSet<(FrameIx, RunIx)>,
+    pub(super) counts: Counts,
+    /// Iterations made of a loop in a frame; absent = 1.
+    pub(super) iterations: HashMap<(FrameIx, u32), u32>,
+    /// Edges out of loops that some iteration took, for the target's present instance.
+    pub(super) exits_taken: HashSet<(FrameIx, EdgeIx)>,
+    /// Steps some of whose incoming edges are decided, and some not.
+    pub(super) half_ready: BTreeSet<(FrameIx, StepIx)>,
+    pub(super) due: BTreeSet<(i64, Due)>,
+    pub(super) entries: Vec<Entry>,
+    /// Digest of each applied fact, if they are kept.
+    pub(super) facts: HashMap<u64, Vec<u8>>,
+    /// Steps of each branch of a static Fanout, found when first needed.
+    pub(super) reach: HashMap<(StepIx, u32), HashSet<StepIx>>,
+    pub(super) note: Note,
+    pub(super) payload_bytes: usize,
+    pub(super) changed_runs: Vec<RunIx>,
+    pub(super) changed_facts: Vec<u64>,
+    pub(super) start_changed: bool,
+    pub(super) header_changed: bool,
+}
+
+impl Projection {
+    /// A run of which nothing is known yet: Pending.
+    pub fn new(tenant: &str, run_id: Uuid) -> Self {
+        let root = Frame {
+            owner: None,
+            parent: ROOT,
+            branch: Branch::Open,
+            closed: false,
+            fanouts: Vec::new(),
+            iteration_base: 0,
+        };
+        Self {
+            tenant: tenant.to_owned(),
+            run_id,
+            state: RunState::Pending,
+            header: Header::default(),
+            runs: Vec::new(),
+            by_id: HashMap::new(),
+            frames: vec![root],
+            slots: HashMap::new(),
+            active: BTreeSet::new(),
+            counts: Counts::default(),
+            iterations: HashMap::new(),
+            exits_taken: HashSet::new(),
+            half_ready: BTreeSet::new(),
+            due: BTreeSet::new(),
+            entries: Vec::new(),
+            facts: HashMap::new(),
+            reach: HashMap::new(),
+            note: Note::Applied,
+            payload_bytes: 0,
+            changed_runs: Vec::new(),
+            changed_facts: Vec::new(),
+            start_changed: false,
+            header_changed: false,
+        }
+    }
+
+    pub fn run_id(&self) -> Uuid {
+        self.run_id
+    }
+    pub fn state(&self) -> RunState {
+        self.state
+    }
+    pub fn is_terminal(&self) -> bool {
+        self.state.is_terminal()
+    }
+    /// 0 = nothing accepted yet.
+    pub fn last_outcome_sequence(&self) -> u64 {
+        self.header.last_sequence
+    }
+    /// The earliest moment at which [`super::Input::TimersDue`] is wanted.
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.due.first().map(|(ms, _)| Timestamp(*ms))
+    }
+    /// True while steps are active.
+    pub fn has_active_steps(&self) -> bool {
+        !self.active.is_empty()
+    }
+    pub fn release_id(&self) -> &str {
+        &self.header.release_id
+    }
+    pub fn graph_hash(&self) -> &str {
+        &self.header.graph_hash
+    }
+    /// What became of the last input that was not refused.
+    pub fn note(&self) -> &Note {
+        &self.note
+    }
+    /// Bytes held, roughly.
+    pub fn memory(&self) -> usize {
+        // A step run costs its struct, its slot, its place in the index, and small vectors.
+        self.payload_bytes
+            + self.runs.len() * (size_of::<StepRun>() + 192)
+            + self.frames.len() * size_of::<Frame>()
+            + 1024
+    }
+
+    pub(super) fn run(&self, ix: RunIx) -> &StepRun {
+        &self.runs[ix.0 as usize]
+    }
+
+    /// For changing: its row will be written.
+    pub(super) fn run_mut(&mut self, ix: RunIx) -> &mut StepRun {
+        let run = &mut self.runs[ix.0 as usize];
+        if !run.changed {
+            run.changed = true;
+            self.changed_runs.push(ix);
+        }
+        run
+    }
+
+    pub(super) fn frame(&self, ix: FrameIx) -> &Frame {
+        &self.frames[ix.0 as usize]
+    }
+
+    pub(super) fn frame_mut(&mut self, ix: FrameIx) -> &mut Frame {
+        &mut self.frames[ix.0 as usize]
+    }
+
+    /// The step run of the present iteration, if there is one already.
+    pub(super) fn present(&self, frame: FrameIx, step: StepIx) -> Option<RunIx> {
+        self.slots.get(&(frame, step)).filter(|slot| slot.present).map(|slot| slot.run)
+    }
+
+    pub(super) fn is_present(&self, ix: RunIx) -> bool {
+        let run = self.run(ix);
+        self.present(run.frame, run.step) == Some(ix)
+    }
+
+    pub(super) fn iteration(&self, frame: FrameIx, of_loop: u32) -> u32 {
+        self.iterations.get(&(frame, of_loop)).copied().unwrap_or(1)
+    }
+
+    /// Branch numbers from the outermost Fanout in.
+    pub(super) fn branch_path(&self, mut frame: FrameIx) -> Vec<u32> {
+        let mut path = Vec::new();
+        while let Some((_, branch)) = self.frame(frame).owner {
+            path.push(branch);
+            frame = self.frame(frame).parent;
+        }
+        path.reverse();
+        path
+    }
+
+    pub(super) fn next_completion(&mut self) -> u64 {
+        self.header.completions += 1;
+        self.header.completions
+    }
+}
