@@ -97,27 +97,27 @@ impl Queue {
     }
 
     /// Gives the request back if the log is closed.
-    pub fn push(&self, request: Request) -> Result<(), Request> {
+    pub fn push(&self, request: Request) -> Option<Request> {
         let mut state = self.state.lock();
         if state.closing {
-            return Err(request);
+            return Some(request);
         }
         state.add(request);
         self.arrived.notify_one();
-        Ok(())
+        None
     }
 
     /// The last request; none is taken after it.
-    pub fn push_last(&self, request: Request) -> Result<(), Request> {
+    pub fn push_last(&self, request: Request) -> Option<Request> {
         let mut state = self.state.lock();
         if state.closing {
-            return Err(request);
+            return Some(request);
         }
         state.add(request);
         state.closing = true;
         self.arrived.notify_one();
         self.room.notify_waiters();
-        Ok(())
+        None
     }
 
     /// Something of this group waits that needs no batch of its own for a while.
@@ -196,16 +196,16 @@ mod tests {
     fn a_batch_takes_what_waits_up_to_its_bounds_and_never_nothing() {
         let queue = Queue::default();
         for bytes in [BATCH_BYTES_MAX + 1, BATCH_BYTES_MAX - 1, 1, 1] {
-            assert!(queue.push(request(bytes)).is_ok());
+            assert!(queue.push(request(bytes)).is_none());
         }
         for _ in 0..BATCH_REQUESTS_MAX + 1 {
-            assert!(queue.push(request(0)).is_ok());
+            assert!(queue.push(request(0)).is_none());
         }
         let sizes: Vec<_> = (0..4).filter_map(|_| queue.next()).map(|batch| batch.requests.len()).collect();
         // The third and later batches: one byte and then empty ones until the count is full.
         assert_eq!(sizes, [1, 2, BATCH_REQUESTS_MAX, 2]);
         queue.close();
-        assert!(queue.push(request(1)).is_err());
+        assert!(queue.push(request(1)).is_some());
         assert!(queue.next().is_none());
     }
 
@@ -213,7 +213,7 @@ mod tests {
     fn a_lazy_pointer_rides_on_the_next_batch_or_makes_one_when_its_time_is_up() {
         let queue = Queue::default();
         queue.lazy(4);
-        assert!(queue.push(request(1)).is_ok());
+        assert!(queue.push(request(1)).is_none());
         let batch = queue.next().unwrap();
         assert_eq!((batch.requests.len(), batch.lazy), (1, BTreeSet::from([4])));
         let begun = Instant::now();
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn an_append_waits_while_the_queue_is_full() {
         let queue = Queue::default();
-        assert!(queue.push(request(QUEUE_BYTES_MAX)).is_ok());
+        assert!(queue.push(request(QUEUE_BYTES_MAX)).is_none());
         let mut waiting = tokio_test_like(queue.room());
         assert!(!waiting(), "full");
         queue.next();

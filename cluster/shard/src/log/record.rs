@@ -132,10 +132,6 @@ pub fn entry(record: &Record<'_>) -> Option<Result<Entry, String>> {
     Some(Ok(Entry { log_id: record.log_id, payload }))
 }
 
-pub fn is_entry(kind: Kind) -> bool {
-    matches!(kind, Kind::Blank | Kind::Normal | Kind::Membership)
-}
-
 pub fn push_vote(buffer: &mut Vec<u8>, group: u32, vote: &Vote) {
     let at = LogId { leader_id: LeaderTerm { term: vote.leader_id.term }, index: 0 };
     push(buffer, Kind::Vote, group, at, &[&[u8::from(vote.committed)], &vote.leader_id.voted_for.to_le_bytes()]);

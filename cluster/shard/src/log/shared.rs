@@ -45,8 +45,8 @@ impl Shared {
         let (request, failure) = match self.failure() {
             Some(failure) => (request, failure),
             None => match self.queue.push(request) {
-                Ok(()) => return Ok(()),
-                Err(request) => (request, Failure::closed()),
+                None => return Ok(()),
+                Some(request) => (request, Failure::closed()),
             },
         };
         request.done.tell(Err(&failure));

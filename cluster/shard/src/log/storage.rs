@@ -25,6 +25,9 @@ pub struct GroupLog {
     pub(super) shared: Arc<Shared>,
 }
 
+/// Entries with the sizes of their records.
+type Measured = Vec<(Entry, u32)>;
+
 /// An entry in memory, or where it lies. The segment is held, so it is not recycled under the reader.
 enum Part {
     Held(Entry),
@@ -32,10 +35,6 @@ enum Part {
 }
 
 impl GroupLog {
-    pub fn id(&self) -> u32 {
-        self.group
-    }
-
     /// As read at open or written later.
     pub fn checkpoint(&self) -> Option<Checkpoint> {
         self.lock().checkpoint.clone()
@@ -59,7 +58,7 @@ impl GroupLog {
         &self,
         entries: impl IntoIterator<Item = Entry>,
         callback: IOFlushed<TypeConfig>,
-    ) -> io::Result<(Vec<Request>, Vec<(Entry, u32)>)> {
+    ) -> io::Result<(Vec<Request>, Measured)> {
         let (mut requests, mut kept) = (Vec::new(), Vec::new());
         let (mut bytes, mut ids) = (Vec::new(), Vec::new());
         for entry in entries {

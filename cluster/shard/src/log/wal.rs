@@ -76,7 +76,7 @@ impl Wal {
         wal.start(committer).map_err(|error| Error::Storage(error.to_string()))?;
         // From here on a stop without `close` is seen as one, also if nothing else is written.
         let (told, opened) = mark(Kind::Opened);
-        if let Err(request) = wal.shared.queue.push(opened) {
+        if let Some(request) = wal.shared.queue.push(opened) {
             request.done.tell(Err(&Failure::closed()));
         }
         wait(&told)?;
@@ -162,8 +162,8 @@ impl Wal {
     pub fn close(&self) -> Result<(), Error> {
         let (told, closed) = mark(Kind::Closed);
         let result = match self.shared.queue.push_last(closed) {
-            Ok(()) => wait(&told),
-            Err(_) => Ok(()),
+            None => wait(&told),
+            Some(_) => Ok(()),
         };
         self.end();
         result

@@ -47,9 +47,8 @@ pub fn push_head(buffer: &mut Vec<u8>, older: &[(u64, u64)], groups: &[Written])
             record::push_pointer(buffer, Kind::Purge, group, written.purged);
         }
         record::push_last(buffer, group, written.first, written.last);
-        if written.committed.is_some() {
-            record::push_pointer(buffer, Kind::Committed, group, written.committed);
-        }
+        // Also if there is none: an older segment may still say otherwise.
+        record::push_pointer(buffer, Kind::Committed, group, written.committed);
         if let Some(checkpoint) = &written.checkpoint {
             record::push_checkpoint(buffer, group, checkpoint);
         }

@@ -38,7 +38,6 @@ struct State {
     /// Syncs wait while this is set.
     held: bool,
     waiting: u32,
-    syncs: u64,
     witness: Option<Box<dyn Fn() + Send>>,
 }
 
@@ -122,10 +121,6 @@ impl Double {
 
     pub fn operations(&self) -> u64 {
         self.world.state.lock().operations
-    }
-
-    pub fn syncs(&self) -> u64 {
-        self.world.state.lock().syncs
     }
 
     pub fn fail_syncs(&self, fail: bool) {
@@ -315,7 +310,6 @@ impl DiskFile for DoubleFile {
             state.waiting -= 1;
         }
         state.operation();
-        state.syncs += 1;
         let fails = state.faults.syncs_fail;
         let content = &mut state.files[self.id];
         if fails {
