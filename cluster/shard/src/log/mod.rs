@@ -31,6 +31,6 @@ mod wal;
 mod written;
 
 pub use storage::GroupLog;
-pub use wal::{Checkpoint, Stats, Wal, WalOptions};
+pub use wal::{Checkpoint, Wal, WalOptions};
 
 use crate::raft::types::{Entry, LeaderTerm, LogId, Vote};

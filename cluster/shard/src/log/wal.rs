@@ -76,9 +76,7 @@ impl Wal {
         wal.start(committer).map_err(|error| Error::Storage(error.to_string()))?;
         // From here on a stop without `close` is seen as one, also if nothing else is written.
         let (told, opened) = mark(Kind::Opened);
-        if let Some(request) = wal.shared.queue.push(opened) {
-            request.done.tell(Err(&Failure::closed()));
-        }
+        wal.push(opened);
         wait(&told)?;
         Ok(wal)
     }
@@ -131,9 +129,7 @@ impl Wal {
         }
         // A batch takes all that is lazy with it. A further mark of a process that has begun means nothing new.
         let (told, mark) = mark(Kind::Opened);
-        if let Err(request) = self.shared.queue.push(mark) {
-            request.done.tell(Err(&Failure::closed()));
-        }
+        self.push(mark);
         wait(&told)
     }
 
@@ -192,6 +188,12 @@ impl Wal {
             bytes: counters.bytes.load(Relaxed),
             segments: self.shared.alive.count() as u64,
             cached_bytes: self.shared.groups.iter().map(|group| group.lock().cache.bytes() as u64).sum(),
+        }
+    }
+
+    fn push(&self, request: Request) {
+        if let Some(request) = self.shared.queue.push(request) {
+            request.done.tell(Err(&Failure::closed()));
         }
     }
 
