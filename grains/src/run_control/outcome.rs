@@ -34,12 +34,12 @@ pub(super) enum ToldBy {
 impl AttemptEnd {
     /// The fact for the engine.
     pub fn fact(&self, sequence: u64) -> Input {
-        let is_child = matches!(self.told_by, ToldBy::Child { .. });
         Input::AttemptOutcomeRecorded {
             sequence,
             outcome: Outcome {
                 step_run_id: self.step_run_id,
-                attempt_id: (!is_child).then_some(self.id),
+                // For a child run its own id: it names the attempt better than any number.
+                attempt_id: Some(self.id),
                 attempt: self.number,
                 kind: self.outcome,
                 output: self.output.clone(),

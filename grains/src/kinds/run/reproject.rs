@@ -111,11 +111,11 @@ fn input_of(entry: &JournalEntry) -> Result<Option<Input>, String> {
     let sequence = entry.sequence;
     let input = match (entry.r#type.as_str(), sequence) {
         ("RunAccepted", 1..) => Input::RunAccepted { sequence, accepted: accepted_of(entry)? },
-        (kind @ ("AttemptOutcomeRecorded" | "ChildRunEnded"), 1..) => Input::AttemptOutcomeRecorded {
+        ("AttemptOutcomeRecorded" | "ChildRunEnded", 1..) => Input::AttemptOutcomeRecorded {
             sequence,
             outcome: Outcome {
                 step_run_id: id(&entry.step_run_id)?,
-                attempt_id: if kind == "ChildRunEnded" { None } else { optional(&entry.attempt_id)? },
+                attempt_id: optional(&entry.attempt_id)?,
                 attempt: entry.attempt,
                 kind: outcome_of(&entry.outcome).ok_or_else(|| format!("entry {}: unknown outcome", entry.number))?,
                 output: data(),

@@ -50,7 +50,7 @@ fn a_childs_end_is_an_outcome() {
         let Input::AttemptOutcomeRecorded { sequence: 2, outcome } = end.fact(authority.next_sequence()) else {
             panic!("an outcome")
         };
-        assert_eq!((outcome.kind, outcome.attempt, outcome.attempt_id), (kind, 1, None));
+        assert_eq!((outcome.kind, outcome.attempt, outcome.attempt_id), (kind, 1, Some(CHILD)));
         assert_eq!(outcome.failure.map(|f| f.class), class.map(str::to_owned));
         let mut record = at(3_000);
         authority.record_end(&mut record, end);

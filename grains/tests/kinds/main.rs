@@ -1,0 +1,14 @@
+//! The grain kinds as black boxes: messages in, decisions out, rows between.
+
+mod bad_input;
+mod cancel;
+mod children;
+mod every_kind;
+mod external;
+mod library;
+mod line;
+mod plans;
+mod refused_releases;
+mod reminders;
+mod reproject;
+mod world;
