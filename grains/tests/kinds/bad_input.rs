@@ -75,7 +75,8 @@ fn a_decision_that_does_not_fit_changes_nothing() {
     let run = run_id(1);
     let _: v1::SubmitRunResponse = world.call(&run, run::SUBMIT, &submit("ask@1", "1")).expect("accepted");
     assert_eq!(world.get(&run).expect("the run").state, "WaitingForApproval");
-    let list: v1::ListApprovalsResponse = world.call(&run, run::APPROVALS, &v1::ListApprovalsRequest::default()).expect("a list");
+    let list: v1::ListApprovalsResponse =
+        world.call(&run, run::APPROVALS, &v1::ListApprovalsRequest::default()).expect("a list");
     let pending = list.approvals[0].clone();
     let good = v1::DecideApprovalRequest {
         approval_id: pending.approval_id.clone(),
@@ -172,7 +173,9 @@ fn an_observation_needs_the_attempt() {
 /// [R13] The engine is asked for more than it knows: a gap, which may be filled later.
 #[test]
 fn plan_next_is_as_of_the_last_outcome() {
-    let (mut world, run, _) = started();
+    let mut world = World::new(RunMode::Bundled).knows(line("line", &["a", "b"])).places(0);
+    let run = run_id(1);
+    let _: v1::SubmitRunResponse = world.call(&run, run::SUBMIT, &submit("line@1", "1")).expect("accepted");
     let ask = |last| v1::PlanNextStepsRequest { run_id: String::new(), last_outcome_sequence: last };
     let ready: v1::PlanNextStepsResponse = world.call(&run, run::PLAN_NEXT, &ask(1)).expect("a plan");
     assert_eq!(ready.steps.iter().map(|s| s.step_id.as_str()).collect::<Vec<_>>(), ["a"]);

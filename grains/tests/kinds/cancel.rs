@@ -39,7 +39,10 @@ fn a_cancel_closes_everything_in_one_turn() {
     assert_eq!(world.index_of(index::PENDING_APPROVALS).len(), 1);
     let turns = world.turns.len();
     let seen = cancel(&mut world, &run).expect("cancelled");
-    assert_eq!((seen.state.as_str(), seen.engine_state.as_str(), seen.cancel_reason.as_str()), ("Cancelled", "Cancelled", "enough"));
+    assert_eq!(
+        (seen.state.as_str(), seen.engine_state.as_str(), seen.cancel_reason.as_str()),
+        ("Cancelled", "Cancelled", "enough")
+    );
     assert_eq!(world.turns.len(), turns + 1);
     assert!(world.open_steps().is_empty());
     assert_eq!(world.withdrawn.len(), 2, "both workers are told");
@@ -93,9 +96,14 @@ fn what_comes_after_the_end_is_answered_for_good() {
     let a = world.attempt_of("a");
     cancel(&mut world, &run).expect("cancelled");
     let before = world.stored.clone();
-    let expired = granary_proto::calls::LeaseExpired { attempt_id: a.to_string(), worker: "w1".into(), never_started: false };
+    let expired =
+        granary_proto::calls::LeaseExpired { attempt_id: a.to_string(), worker: "w1".into(), never_started: false };
     let _: () = world.call(&run, run::LEASE_EXPIRED, &expired).expect("no fault");
-    let ended = granary_proto::calls::ChildEnded { child_run_id: a.to_string(), state: "Completed".into(), ..Default::default() };
+    let ended = granary_proto::calls::ChildEnded {
+        child_run_id: a.to_string(),
+        state: "Completed".into(),
+        ..Default::default()
+    };
     let _: () = world.call(&run, run::CHILD_ENDED, &ended).expect("no fault");
     let claim = granary_proto::calls::Claim { attempt_id: a.to_string(), worker: "w2".into(), token: vec![1; 16] };
     let reply: granary_proto::calls::ClaimReply = world.call(&run, run::CLAIM, &claim).expect("no fault");

@@ -25,7 +25,9 @@ fn started() -> (World, GrainId, GrainId) {
 }
 
 fn cancel(world: &mut World, run: &GrainId) {
-    let _: v1::Run = world.call(run, run::CANCEL, &v1::CancelRunRequest { reason: "enough".into(), ..Default::default() }).expect("cancelled");
+    let _: v1::Run = world
+        .call(run, run::CANCEL, &v1::CancelRunRequest { reason: "enough".into(), ..Default::default() })
+        .expect("cancelled");
 }
 
 /// [R9] The child runs by itself, inherits what it should, and its end is the step's; delivered twice or once.
@@ -35,7 +37,10 @@ fn a_child_runs_and_its_end_is_the_steps_end() {
         let (mut world, run, child) = started();
         world.deliver(times);
         let seen = world.get(&child).expect("the child");
-        assert_eq!((seen.state.as_str(), seen.project_id.as_str(), seen.parent_run_id.as_str()), ("Running", "p", &*run.key));
+        assert_eq!(
+            (seen.state.as_str(), seen.project_id.as_str(), seen.parent_run_id.as_str()),
+            ("Running", "p", &*run.key)
+        );
         assert_eq!(seen.definition_release_id, "inner@1", "pinned to the release that it found");
         let waiting = world.get(&run).expect("the run").waiting.pop().and_then(|w| w.waiting).expect("a reason");
         assert_eq!((waiting.on.as_str(), waiting.child_run_id.as_str()), ("child", &*child.key));
@@ -115,7 +120,10 @@ fn a_child_that_cannot_start_fails_its_step() {
 fn a_childs_refused_release_fails_its_step() {
     use grain_contract::Need;
     let mut world = World::new(RunMode::Bundled).knows(outer()).knows(line("inner", &["x"]));
-    world = world.refuses_definition(Need { kind: "release-of", key: "inner".into() }, Rejection::new(Code::Denied, "Expected less, but it is too much."));
+    world = world.refuses_definition(
+        Need { kind: "release-of", key: "inner".into() },
+        Rejection::new(Code::Denied, "Expected less, but it is too much."),
+    );
     let run = run_id(1);
     let _: v1::SubmitRunResponse = world.call(&run, run::SUBMIT, &submit("outer@1", "1")).expect("accepted");
     world.deliver(1);

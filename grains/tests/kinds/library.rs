@@ -131,7 +131,8 @@ fn drafts_come_and_go() {
     let target = id(definition::KIND, "line");
     let _: () = world.call(&target, definition::ADD_VERSION, &version("1", "published", false)).expect("added");
     for number in 0..DRAFTS_MAX + 5 {
-        let _: () = world.call(&target, definition::ADD_VERSION, &version("1", &format!("d{number}"), true)).expect("added");
+        let _: () =
+            world.call(&target, definition::ADD_VERSION, &version("1", &format!("d{number}"), true)).expect("added");
     }
     let list: v1::ListWorkflowDefinitionVersionsResponse = world.call(&target, definition::LIST, &()).expect("a list");
     assert_eq!(list.versions.len(), DRAFTS_MAX + 1);

@@ -18,7 +18,8 @@ fn a_run_goes_to_its_end() {
     for places in [1_000, 0] {
         let mut world = world().places(places);
         let run = run_id(1);
-        let reply: v1::SubmitRunResponse = world.call(&run, run::SUBMIT, &submit("line@1", r#"{"n":1}"#)).expect("accepted");
+        let reply: v1::SubmitRunResponse =
+            world.call(&run, run::SUBMIT, &submit("line@1", r#"{"n":1}"#)).expect("accepted");
         let seen = reply.run.expect("the run");
         assert_eq!((seen.state.as_str(), seen.engine_state.as_str(), reply.repeated), ("Running", "Running", false));
         assert_eq!(seen.waiting.len(), 1, "it says why it waits");
@@ -36,8 +37,14 @@ fn a_run_goes_to_its_end() {
         assert_eq!(facts, 4, "one acceptance, three outcomes");
         assert_eq!(world.told(&run).last().map(String::as_str), Some("RunCompleted"));
         let published = world.published(&run);
-        assert_eq!(published.iter().filter(|e| e.starts_with("ready ")).collect::<Vec<_>>(), ["ready a 1", "ready b 1", "ready c 1"]);
-        assert_eq!((published.first().map(String::as_str), published.last().map(String::as_str)), (Some("started"), Some("completed")));
+        assert_eq!(
+            published.iter().filter(|e| e.starts_with("ready ")).collect::<Vec<_>>(),
+            ["ready a 1", "ready b 1", "ready c 1"]
+        );
+        assert_eq!(
+            (published.first().map(String::as_str), published.last().map(String::as_str)),
+            (Some("started"), Some("completed"))
+        );
         assert_eq!(world.index_of(index::RUNS), [run.key.to_string()]);
         assert!(world.index_of(index::OPEN_RUNS).is_empty());
         assert!(world.stored[&run].reminders.is_empty(), "no reminder outlives the run");
@@ -110,13 +117,24 @@ fn an_id_is_one_run() {
     let _: v1::SubmitRunResponse = world.call(&run, run::SUBMIT, &submit("line@1", "1")).expect("accepted");
     let again: v1::SubmitRunResponse = world.call(&run, run::SUBMIT, &submit("line@1", "1")).expect("the same");
     assert!(again.repeated);
-    let other = world.call::<v1::SubmitRunResponse>(&run, run::SUBMIT, &submit("line@1", "2")).expect_err("other content");
+    let other =
+        world.call::<v1::SubmitRunResponse>(&run, run::SUBMIT, &submit("line@1", "2")).expect_err("other content");
     assert_eq!(other.code, Code::Conflict);
     assert_eq!(world.turns.len(), 1, "neither was a turn");
     let long = "x".repeat(300);
-    for key in ["", " ", "..", "a/b", "R1", "0190A5B2-0000-7000-8000-000000000001", "{01900000-0000-7000-8000-000000000001}", &long] {
+    for key in [
+        "",
+        " ",
+        "..",
+        "a/b",
+        "R1",
+        "0190A5B2-0000-7000-8000-000000000001",
+        "{01900000-0000-7000-8000-000000000001}",
+        &long,
+    ] {
         let id = GrainId::new(&TenantId::new("acme"), &GrainKind::new(run::KIND), key);
-        let rejection = world.call::<v1::SubmitRunResponse>(&id, run::SUBMIT, &submit("line@1", "1")).expect_err("no id");
+        let rejection =
+            world.call::<v1::SubmitRunResponse>(&id, run::SUBMIT, &submit("line@1", "1")).expect_err("no id");
         assert_eq!((rejection.code, rejection.field.as_str()), (Code::Invalid, "runId"), "{key}");
     }
     assert_eq!(world.stored.len(), 1, "no orphan rows");

@@ -14,7 +14,8 @@ fn an_unknown_release_stores_nothing() {
     world.reload = false;
     let run = run_id(1);
     for _ in 0..2 {
-        let unknown = world.call::<v1::SubmitRunResponse>(&run, run::SUBMIT, &submit("line@1", "1")).expect_err("unknown");
+        let unknown =
+            world.call::<v1::SubmitRunResponse>(&run, run::SUBMIT, &submit("line@1", "1")).expect_err("unknown");
         assert_eq!(unknown.code, Code::NotFound);
     }
     assert!(world.turns.is_empty());

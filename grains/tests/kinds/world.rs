@@ -25,7 +25,7 @@ pub struct World {
     active: BTreeMap<GrainId, Box<dyn Grain>>,
     /// True: every message meets a grain that was just read from its rows.
     pub reload: bool,
-    plans: BTreeMap<Need, Supply>,
+    plans: HashMap<Need, Supply>,
     pub events: Vec<v1::Event>,
     pub calls: VecDeque<Call>,
     pub index: BTreeMap<(&'static str, Vec<u8>, GrainId), Vec<u8>>,
@@ -92,7 +92,7 @@ impl World {
             stored: BTreeMap::new(),
             active: BTreeMap::new(),
             reload: true,
-            plans: BTreeMap::new(),
+            plans: HashMap::new(),
             events: Vec::new(),
             calls: VecDeque::new(),
             index: BTreeMap::new(),
@@ -226,7 +226,12 @@ impl World {
     fn publish(&mut self, body: &[u8]) {
         for event in v1::EventBatch::decode(body).expect("a batch").events {
             let before = self.events.iter().rev().find(|e| e.subject == event.subject);
-            assert_eq!(event.sequence, before.map_or(1, |e| e.sequence + 1), "numbers of {} have no gap", event.subject);
+            assert_eq!(
+                event.sequence,
+                before.map_or(1, |e| e.sequence + 1),
+                "numbers of {} have no gap",
+                event.subject
+            );
             assert!(!before.is_some_and(is_terminal), "nothing follows a terminal event: {event:?}");
             self.events.push(event);
         }
@@ -284,7 +289,8 @@ impl World {
 
     /// Jumps to the next reminder and fires it; false if there is none.
     pub fn next_reminder(&mut self) -> bool {
-        let next = self.stored.iter().flat_map(|(id, s)| s.reminders.iter().map(move |(name, due)| (*due, id, name))).min();
+        let next =
+            self.stored.iter().flat_map(|(id, s)| s.reminders.iter().map(move |(name, due)| (*due, id, name))).min();
         let Some((due, id, name)) = next.map(|(due, id, name)| (due, id.clone(), name.clone())) else { return false };
         self.now = self.now.max(due);
         self.send(&id, &Message::Reminder { name: &name, due }).expect("a reminder is taken");
@@ -316,11 +322,8 @@ impl World {
     pub fn claim(&mut self, attempt: Uuid) -> Option<Lease> {
         let lease = self.places.lease();
         let run = self.work.get(&attempt)?.run.clone();
-        let claim = calls::Claim {
-            attempt_id: attempt.to_string(),
-            worker: lease.worker.clone(),
-            token: lease.token.to_vec(),
-        };
+        let claim =
+            calls::Claim { attempt_id: attempt.to_string(), worker: lease.worker.clone(), token: lease.token.to_vec() };
         let reply: calls::ClaimReply = self.call(&run, run::CLAIM, &claim).expect("a claim is answered");
         if !reply.claimed {
             return None;

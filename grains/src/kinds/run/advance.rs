@@ -93,16 +93,16 @@ impl RunGrain {
             }
             // An external Run Control learns of everything else by the events.
         }
-        if let EngineSlot::Loaded(projection) = &mut self.engine {
-            let options = (self.options.engine)();
-            let plan = match &self.plan {
-                super::plan::PlanSlot::Have { plan, .. } => Some(plan.as_ref()),
-                _ => None,
-            };
-            for taken in draft.record.taken.drain(..) {
-                // Which attempt was made is shown in the graph and decides nothing; a run that ended in this very turn
-                // does not take it any more, and need not.
-                let _ = projection.decide(plan, &options, cx.now, taken);
+        self.show_taken(cx, draft);
+        self.authority.settle();
+    }
+
+    /// Tells the engine which attempts were claimed and which approvals were asked for, so that its graph shows it.
+    pub(super) fn show_taken(&mut self, cx: &mut Context<'_>, draft: &mut Draft) {
+        for taken in std::mem::take(&mut draft.record.taken) {
+            // It decides nothing, so a run that does not take it any more need not.
+            if let Ok(effects) = self.decide(cx, taken) {
+                self.follow(cx, draft, effects);
             }
         }
     }

@@ -78,7 +78,7 @@ impl RunGrain {
             let is_shown_only = matches!(input, Input::StepTaken { .. });
             match fresh.decide(plan, &options, at, input) {
                 Ok(_) => {}
-                // See `follow`: what was only shown may have been refused the first time too.
+                // See `show_taken`: what was only shown may have been refused the first time too.
                 Err(_) if is_shown_only => {}
                 Err(refusal) => return Err(unreadable(format!("entry {}: {refusal:?}", entry.number))),
             }
@@ -141,7 +141,7 @@ fn input_of(entry: &JournalEntry) -> Result<Option<Input>, String> {
             let open = serde_json::from_slice(&data()).map_err(|e| format!("entry {}: {e}", entry.number))?;
             Input::CheckStuck { open }
         }
-        ("AttemptCreated", _) => Input::StepTaken {
+        ("AttemptClaimed", _) => Input::StepTaken {
             step_run_id: id(&entry.step_run_id)?,
             attempt_id: optional(&entry.attempt_id)?,
             approval_id: None,

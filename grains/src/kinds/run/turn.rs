@@ -37,7 +37,6 @@ impl Draft {
 impl RunGrain {
     /// Puts everything into one turn. `reply` answers the call.
     pub(super) fn finish(&mut self, mut draft: Draft, reply: Vec<u8>) -> Decision {
-        self.authority.settle();
         let reminders = self.reminders(&draft);
         let mut turn = Turn { reminders, reply, ..Turn::default() };
         if let EngineSlot::Loaded(projection) = &mut self.engine {
