@@ -1,1 +1,58 @@
-fn main() {}
+//! The granary binary.
+
+mod cli;
+
+use clap::Parser;
+use cli::{Cli, Exit, Failure};
+use std::process::ExitCode;
+use std::time::Duration;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// How long tasks that are left may hold up the end of the process.
+const LINGER: Duration = Duration::from_millis(500);
+
+fn main() -> ExitCode {
+    // The same exit code for wrong usage as for bad input; help and version are no mistakes.
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // If it cannot be printed there is nobody to print it to.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage.into() } else { ExitCode::SUCCESS };
+        }
+    };
+    init_log(cli.command.default_log());
+    // One provider for the whole process; a second call would mean that this is not the process's beginning.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let json = cli.common.is_json();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&Failure::no("internal", format!("no runtime: {error}")), json),
+    };
+    let outcome = runtime.block_on(cli::run(cli));
+    runtime.shutdown_timeout(LINGER);
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(failure) => fail(&failure, json),
+    }
+}
+
+fn fail(failure: &Failure, json: bool) -> ExitCode {
+    if json {
+        eprintln!("{}", failure.as_json());
+    } else {
+        eprintln!("granary: {}", failure.message);
+    }
+    failure.exit.into()
+}
+
+/// `GRANARY_LOG`, else `RUST_LOG`, else what fits the command. Logs go to standard error; standard output is for answers.
+fn init_log(default: &str) {
+    let wanted = ["GRANARY_LOG", "RUST_LOG"].iter().find_map(|name| std::env::var(name).ok());
+    let filter = tracing_subscriber::EnvFilter::try_new(wanted.as_deref().unwrap_or(default))
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
+    // Tests that link this in may have one already.
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+}

@@ -242,6 +242,7 @@ impl EngineConfig {
             default_step_timeout_ms: u64::from(self.default_step_timeout_minutes) * 60_000,
             max_depth: self.max_depth,
             stuck_after_ms: self.stuck_run_seconds * 1_000,
+            ..grains::engine::EngineOptions::default()
         }
     }
 }

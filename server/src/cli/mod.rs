@@ -1,0 +1,148 @@
+//! The command line. One file a command; all of them but `validate` speak gRPC to a server, `run` also to one of its own.
+
+mod approvals;
+mod client;
+mod definitions;
+mod dev;
+mod document;
+mod draw;
+mod events;
+mod exit;
+mod follow;
+mod human;
+mod run;
+mod runs;
+mod signals;
+mod style;
+mod table;
+mod validate;
+mod worker;
+
+use clap::{Parser, Subcommand, ValueEnum};
+pub use exit::{Exit, Failure};
+
+/// Where a server is looked for if none is named.
+pub const DEFAULT_SERVER: &str = "http://127.0.0.1:7420";
+
+const EXIT_CODES: &str = "Exit codes: 0 done, the run completed; 1 the run failed, or the answer is no; 2 wrong usage or bad input; 3 the \
+                          server cannot be reached; 4 the run was cancelled; 5 the run has not ended (it waits, or nobody watches any \
+                          more).";
+
+#[derive(Parser, Debug)]
+#[command(name = "granary", version, about = "Durable workflow runs on silos of grains", after_help = EXIT_CODES)]
+pub struct Cli {
+    #[command(flatten)]
+    pub common: Common,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(clap::Args, Clone, Debug)]
+pub struct Common {
+    /// Address of a silo, e.g. http://127.0.0.1:7420
+    #[arg(long, global = true, env = "GRANARY_SERVER", value_name = "URL")]
+    pub server: Option<String>,
+    /// Whose runs; each tenant sees only its own.
+    #[arg(long, global = true, env = "GRANARY_TENANT", default_value = "default")]
+    pub tenant: String,
+    /// Tables for people, JSON for programs.
+    #[arg(long, global = true, env = "GRANARY_FORMAT", value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Format {
+    Table,
+    Json,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    Run(run::RunArgs),
+    Dev(dev::DevArgs),
+    Validate(validate::ValidateArgs),
+    /// Workflow definitions: load, list
+    #[command(subcommand)]
+    Definitions(definitions::DefinitionsCommand),
+    /// Runs: start, list, show, watch, cancel, journal
+    #[command(subcommand)]
+    Runs(runs::RunsCommand),
+    /// Human decisions: list, approve, reject, answer
+    #[command(subcommand)]
+    Approvals(approvals::ApprovalsCommand),
+    /// Events: tail
+    #[command(subcommand)]
+    Events(events::EventsCommand),
+    Worker(worker::WorkerArgs),
+}
+
+impl Command {
+    /// What is logged when nobody says: a command in the foreground keeps silent unless something is wrong.
+    pub fn default_log(&self) -> &'static str {
+        match self {
+            Command::Dev(_) | Command::Worker(_) => "info",
+            Command::Run(_) => "error",
+            _ => "warn",
+        }
+    }
+}
+
+/// Does the command. A failure was not printed yet.
+pub async fn run(cli: Cli) -> Result<Exit, Failure> {
+    let common = cli.common;
+    match cli.command {
+        Command::Run(args) => run::run(&common, args).await,
+        Command::Dev(args) => dev::run(&common, args).await,
+        Command::Validate(args) => validate::run(&common, &args),
+        Command::Definitions(command) => definitions::run(&common, command).await,
+        Command::Runs(command) => runs::run(&common, command).await,
+        Command::Approvals(command) => approvals::run(&common, command).await,
+        Command::Events(command) => events::run(&common, command).await,
+        Command::Worker(args) => worker::run(&common, args).await,
+    }
+}
+
+impl Common {
+    pub fn url(&self) -> &str {
+        self.server.as_deref().unwrap_or(DEFAULT_SERVER)
+    }
+
+    pub fn is_json(&self) -> bool {
+        self.format == Format::Json
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_shows_an_example() {
+        fn walk(command: &clap::Command, path: &str, without: &mut Vec<String>) {
+            let path = format!("{path} {}", command.get_name());
+            if command.get_subcommands().next().is_none() {
+                let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+                if !help.contains("granary") {
+                    without.push(path.clone());
+                }
+            }
+            command.get_subcommands().filter(|c| c.get_name() != "help").for_each(|c| walk(c, &path, without));
+        }
+        let mut without = Vec::new();
+        walk(&Cli::command(), "", &mut without);
+        assert_eq!(without, Vec::<String>::new());
+    }
+
+    #[test]
+    fn common_arguments_may_stand_behind_the_command() {
+        let cli = Cli::try_parse_from(["granary", "runs", "list", "--server", "http://h:1", "--format", "json"])
+            .expect("parses");
+        assert_eq!((cli.common.url(), cli.common.is_json()), ("http://h:1", true));
+    }
+}
