@@ -22,6 +22,8 @@ pub(super) struct Document {
     pub deadline_ms: Option<Placed<u64>>,
     pub steps: Vec<Step>,
     pub edges: Vec<Edge>,
+    /// `steps` and `edges` are lists within their bounds. Without them no rule has anything sensible to say.
+    pub has_lists: bool,
 }
 
 #[derive(Debug)]

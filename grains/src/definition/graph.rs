@@ -16,6 +16,9 @@ const TIE: usize = usize::MAX;
 /// Loop-backs in one document. Each is looked at with its body.
 pub(super) const LOOPS_MAX: usize = 200;
 
+/// Fanouts inside one another.
+pub(super) const FANOUTS_NESTED_MAX: usize = 8;
+
 /// Cycles told of one document.
 const CYCLES_MAX: usize = 50;
 
@@ -169,14 +172,14 @@ impl Graph {
 
     /// All steps that `from` leads to by forward edges, without going through `until`. Neither is among them.
     pub(super) fn reach(&self, from: impl IntoIterator<Item = usize>, until: Option<usize>) -> Vec<usize> {
-        self.walk(from, until, |graph, step| graph.next(step).collect())
+        self.walk(from, until, |step, open| open.extend(self.next(step)))
     }
 
     fn walk(
         &self,
         from: impl IntoIterator<Item = usize>,
         until: Option<usize>,
-        next: impl Fn(&Self, usize) -> Vec<usize>,
+        open_next: impl Fn(usize, &mut Vec<usize>),
     ) -> Vec<usize> {
         let mut seen = vec![false; self.forward.len()];
         let mut found = Vec::new();
@@ -186,7 +189,7 @@ impl Graph {
                 continue;
             }
             found.push(step);
-            open.extend(next(self, step));
+            open_next(step, &mut open);
         }
         found.sort_unstable();
         found
@@ -208,7 +211,8 @@ impl Graph {
         let scopes = self.scopes(&order, &join_of);
         let loops = self.loops(&dominators);
         let ancestors = self.ancestors(&order);
-        Analysis { join_of, scopes, loops, ancestors }
+        let fanout_of = join_of.iter().filter_map(|(fanout, join)| Some(((*join)?, *fanout))).collect();
+        Analysis { join_of, fanout_of, scopes, loops, ancestors }
     }
 
     /// The Join of each Fanout: the first one that every path from it passes, leaving out those of Fanouts in between.
@@ -247,7 +251,10 @@ impl Graph {
         for fanout in order {
             let Some(join) = join_of.get(fanout) else { continue };
             for step in self.reach(self.next(*fanout), *join) {
-                scopes[step].push(*fanout);
+                // Deeper is a finding anyway, and would cost much here.
+                if scopes[step].len() <= FANOUTS_NESTED_MAX {
+                    scopes[step].push(*fanout);
+                }
             }
         }
         scopes
@@ -261,7 +268,7 @@ impl Graph {
                 .is_some_and(|mut all| all.any(|node| node.index() == link.to));
             let mut body = Vec::new();
             if natural {
-                body = self.walk([link.from], Some(link.to), |graph, step| graph.previous(step).collect());
+                body = self.walk([link.from], Some(link.to), |step, open| open.extend(self.previous(step)));
                 body.push(link.to);
                 body.sort_unstable();
                 body.dedup();
@@ -303,6 +310,7 @@ pub(super) struct LoopBack {
 pub(super) struct Analysis {
     /// Every Fanout is a key.
     pub join_of: HashMap<usize, Option<usize>>,
+    fanout_of: HashMap<usize, usize>,
     pub scopes: Vec<Vec<usize>>,
     pub loops: Vec<LoopBack>,
     ancestors: Vec<Bits>,
@@ -310,7 +318,7 @@ pub(super) struct Analysis {
 
 impl Analysis {
     pub(super) fn fanout_of(&self, join: usize) -> Option<usize> {
-        self.join_of.iter().find(|(_, found)| **found == Some(join)).map(|(fanout, _)| *fanout)
+        self.fanout_of.get(&join).copied()
     }
 
     /// Steps that can have run before this one, earlier iterations counted.

@@ -61,14 +61,16 @@ pub fn load(text: &str, mode: Mode, env: &Environment) -> Loaded {
         Some(root) => judge(&root, findings, mode, env),
         None => Loaded { findings, ..Loaded::default() },
     };
-    loaded.findings.sort_by(|a, b| (a.spot, &a.path, a.code).cmp(&(b.spot, &b.path, b.code)));
+    let place = |finding: &Finding| (finding.spot, finding.path.clone(), finding.code);
+    loaded.findings.sort_by_key(place);
     let count = loaded.findings.len();
     if count > FINDINGS_MAX {
-        let error = loaded.findings.iter().any(Finding::is_error);
+        // No warning crowds out an error.
+        loaded.findings.sort_by_key(|finding| finding.severity);
         loaded.findings.truncate(FINDINGS_MAX);
+        loaded.findings.sort_by_key(place);
         let message = format!("Expected at most {FINDINGS_MAX} findings, but there are {count}; the rest is left out");
-        let last = if error { Finding::error } else { Finding::warning };
-        loaded.findings.push(last("too-many-findings", Spot::default(), "", message));
+        loaded.findings.push(Finding::warning("too-many-findings", Spot::default(), "", message));
     }
     loaded
 }
@@ -98,6 +100,9 @@ fn judge(root: &Node, mut findings: Vec<Finding>, mode: Mode, env: &Environment)
     let readable = !findings.iter().any(Finding::is_error);
     let canonical = if readable { hash::canonical(&canonical) } else { Vec::new() };
     let graph_hash = if readable { hash::of(&canonical) } else { String::new() };
+    if !document.has_lists {
+        return Loaded { findings, ..Loaded::default() };
+    }
     let graph = graph::Graph::of(&document);
     let analysis = graph.cycles().is_empty().then(|| graph.analyse(&document));
     let cx = rules::Context { document: &document, graph: &graph, analysis: analysis.as_ref(), mode, env };

@@ -11,7 +11,7 @@ use serde_json::Number;
 use serde_saphyr::granit_parser::{ErrorKind, Event, Options, Parser, ScalarStyle, Span, Tag};
 use std::collections::HashMap;
 
-/// Values in one document, counted again for each alias.
+/// Values in one document (keys not counted), counted again for each alias.
 const NODES_MAX: usize = 50_000;
 /// Text in one document, counted again for each alias.
 const TEXT_BYTES_MAX: usize = 2 * DOCUMENT_BYTES_MAX;
@@ -116,12 +116,12 @@ impl Builder<'_> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let text_bytes = text.len();
-                self.count(1, text_bytes, 0, spot)?;
                 if let Some(Inside::Map { key: key @ None, .. }) = self.frames.last_mut().map(|frame| &mut frame.inside)
                 {
                     *key = Some((map_key(&text, style, spot)?, spot));
-                    return Ok(());
+                    return self.count(0, text_bytes, 0, spot);
                 }
+                self.count(1, text_bytes, 0, spot)?;
                 let as_text = style != ScalarStyle::Plain || is_text_tag(tag.as_deref(), spot)?;
                 let data = if as_text { Data::Text(text.into_owned()) } else { self.plain(&text, spot)? };
                 let node = Node { spot, data };

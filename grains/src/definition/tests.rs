@@ -472,3 +472,40 @@ fn large_graphs_are_judged_quickly() {
     assert_eq!(loaded.plan.unwrap().steps.len(), 2_000);
     assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
 }
+
+/// The worst that fits the limits, still judged in bounded time: all loop-backs, all edges, an expression everywhere.
+#[test]
+fn dense_graphs_are_judged_in_bounded_time() {
+    let mut steps = String::from("workflow: w\nversion: 1\nsteps:\n");
+    let mut edges = String::from("edges:\n");
+    for n in 0..2_000usize {
+        let kind = if n % 3 == 1 {
+            "kind: Fanout".to_owned()
+        } else {
+            format!("kind: Condition, expression: {{var: s{}}}", n / 2)
+        };
+        steps.push_str(&format!("  - {{id: s{n}, {kind}}}\n"));
+        for back in 1..=4usize {
+            if n >= back {
+                edges.push_str(&format!("  - {{from: s{}, to: s{n}}}\n", n - back));
+            }
+        }
+        if n % 8 == 0 {
+            edges.push_str(&format!("  - {{from: s{n}, to: s0, isLoopBack: true, guard: {{var: s{n}.x{n}}}}}\n"));
+        }
+    }
+    let started = Instant::now();
+    let found = codes(&format!("{steps}{edges}"), Mode::Publish);
+    assert!(
+        found.iter().any(|(code, _)| *code == "branches-meet") && found.len() == FINDINGS_MAX + 1,
+        "{}",
+        found.len()
+    );
+    assert!(started.elapsed().as_secs() < 30, "{:?}", started.elapsed());
+    let cyclic: String =
+        (0..1_500usize).map(|n| format!("  - {{from: s{n}, to: s{}}}\n", (n * 7 + 3) % 2_000)).collect();
+    let started = Instant::now();
+    let found = findings(&format!("{steps}{edges}{cyclic}"), Mode::Publish);
+    assert!(found.iter().any(|finding| finding.contains(" cycle ")), "{:?}", found.first());
+    assert!(started.elapsed().as_secs() < 30, "{:?}", started.elapsed());
+}

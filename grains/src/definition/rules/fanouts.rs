@@ -3,7 +3,7 @@
 use super::Context;
 use crate::definition::document::Kind;
 use crate::definition::finding::Finding;
-use crate::definition::graph::Analysis;
+use crate::definition::graph::{Analysis, FANOUTS_NESTED_MAX};
 
 pub(super) fn check(cx: &Context<'_>, findings: &mut Vec<Finding>) {
     let Some(analysis) = cx.analysis else { return };
@@ -11,9 +11,17 @@ pub(super) fn check(cx: &Context<'_>, findings: &mut Vec<Finding>) {
         analysis.join_of.iter().map(|(fanout, join)| (*fanout, *join)).collect();
     fanouts.sort_unstable();
     for (fanout, join) in fanouts {
+        if analysis.scopes[fanout].len() >= FANOUTS_NESTED_MAX {
+            let step = cx.step(fanout);
+            let message = format!(
+                "Expected at most {FANOUTS_NESTED_MAX} Fanouts inside one another, but `{}` is inside as many",
+                step.id.value
+            );
+            findings.push(Finding::error("too-deep", step.id.spot, step.path.clone(), message));
+        }
         branches(cx, fanout, join, findings);
-        borders(cx, analysis, fanout, join, findings);
     }
+    borders(cx, analysis, findings);
 }
 
 fn branches(cx: &Context<'_>, fanout: usize, join: Option<usize>, findings: &mut Vec<Finding>) {
@@ -21,33 +29,36 @@ fn branches(cx: &Context<'_>, fanout: usize, join: Option<usize>, findings: &mut
     let id = &step.id.value;
     let heads: Vec<usize> = cx.graph.next(fanout).collect();
     let dynamic = step.given.iter().any(|given| given.value == "items");
-    let wanted =
-        if dynamic { "exactly one edge, to the first step of each branch," } else { "an edge for each branch" };
-    if heads.is_empty() || (dynamic && heads.len() != 1) {
-        let message = format!("Expected {wanted} from the Fanout `{id}`, but found {}", heads.len());
-        findings.push(Finding::error("fanout-branches", step.id.spot, step.path.clone(), message));
-    }
-    if let Some(join) = join
-        && heads.contains(&join)
-    {
-        let message = format!(
-            "Expected a step between the Fanout `{id}` and its Join `{}`, but an edge leads straight to it",
-            cx.id(join)
-        );
+    if heads.is_empty() {
+        let message = format!("Expected an edge from the Fanout `{id}` to each of its branches, but there is none");
         findings.push(Finding::error("fanout-branches", step.id.spot, step.path.clone(), message));
     }
     if dynamic {
+        // In a static one it is a branch that has nothing to do, often behind a guard.
+        if let Some(join) = join.filter(|join| heads.contains(join)) {
+            let message = format!(
+                "Expected a step between the Fanout `{id}` and its Join `{}`, but an edge leads straight to it",
+                cx.id(join)
+            );
+            findings.push(Finding::error("fanout-branches", step.id.spot, step.path.clone(), message));
+        }
         return;
     }
     let mut branch_of: Vec<Option<usize>> = vec![None; cx.document.steps.len()];
     for (branch, &head) in heads.iter().enumerate() {
-        for reached in cx.graph.reach([head], join) {
-            match branch_of[reached] {
+        let mut open = vec![head];
+        while let Some(step) = open.pop() {
+            match branch_of[step] {
+                _ if Some(step) == join => {}
+                None => {
+                    branch_of[step] = Some(branch);
+                    open.extend(cx.graph.next(step));
+                }
                 Some(other) if other != branch => {
-                    findings.push(meeting(cx, fanout, [heads[other], head], reached));
+                    findings.push(meeting(cx, fanout, [heads[other], head], step));
                     return;
                 }
-                _ => branch_of[reached] = Some(branch),
+                Some(_) => {}
             }
         }
     }
@@ -65,12 +76,15 @@ fn meeting(cx: &Context<'_>, fanout: usize, heads: [usize; 2], place: usize) -> 
     Finding::error("branches-meet", step.id.spot, step.path.clone(), message)
 }
 
-fn borders(cx: &Context<'_>, analysis: &Analysis, fanout: usize, join: Option<usize>, findings: &mut Vec<Finding>) {
-    let inside = |step: usize| analysis.scopes[step].contains(&fanout);
+/// One finding an edge, for the outermost border that it crosses.
+fn borders(cx: &Context<'_>, analysis: &Analysis, findings: &mut Vec<Finding>) {
     for link in cx.graph.links.iter().filter(|link| !link.loop_back) {
-        let enters = inside(link.to) && !inside(link.from) && link.from != fanout;
-        let joins = Some(link.to) == join && !inside(link.from) && link.from != fanout;
-        if enters || joins {
+        let (from, to) = (&analysis.scopes[link.from], &analysis.scopes[link.to]);
+        let outside = |fanout: &usize| *fanout != link.from && !from.contains(fanout);
+        // Both lists are in one order, so that of an edge that stays inside is a beginning of the other.
+        let entered = if from.starts_with(to) { None } else { to.iter().copied().find(outside) };
+        let joined = analysis.fanout_of(link.to).filter(outside);
+        if let Some(fanout) = entered.or(joined) {
             let edge = &cx.document.edges[link.edge];
             let message = format!(
                 "Expected only the branches of the Fanout `{}` to lead to `{}`, but the edge from `{}` comes from outside",

@@ -4,12 +4,14 @@ use super::Context;
 use crate::definition::document::Kind;
 use crate::definition::finding::Finding;
 use crate::definition::plan::Quorum;
+use std::collections::HashSet;
 
 pub(super) fn check(cx: &Context<'_>, findings: &mut Vec<Finding>) {
     for ix in cx.graph.steps().filter(|ix| cx.step(*ix).is(Kind::Join)) {
         let step = cx.step(ix);
         let id = &step.id.value;
-        let incoming = cx.graph.previous(ix).count();
+        // Two edges of one step are one branch.
+        let incoming = cx.graph.previous(ix).collect::<HashSet<_>>().len();
         if incoming == 0 {
             let message =
                 format!("Expected at least one branch that leads to the Join `{id}`, but nothing leads to it");

@@ -102,11 +102,9 @@ fn step_fault(cx: &Context<'_>, reader: &Reader<'_>, read: usize, before: &mut O
         let message = format!("Expected a step that can have run before `{}`, but `{name}` cannot", cx.id(reader.step));
         return Some(("reads-later-step", message));
     }
-    let apart = analysis.scopes[read]
-        .iter()
-        .find(|fanout| is_dynamic(cx, **fanout) && !analysis.scopes[reader.step].contains(fanout))?;
+    let apart = analysis.scopes[read].iter().find(|fanout| !analysis.scopes[reader.step].contains(fanout))?;
     let message = format!(
-        "Expected a step outside of the Fanout `{}`, but `{name}` is inside and has one output for each item; read its Join instead",
+        "Expected a step outside of the Fanout `{}`, but `{name}` is inside, where each branch has its own output; read the Join instead",
         cx.id(*apart)
     );
     Some(("reads-branch-step", message))

@@ -53,7 +53,9 @@ fn steps(text: &str) -> String {
         .join("\n")
 }
 
-fn check(cases: &[(&str, &str, &[(&str, u32)])]) {
+type Case<'a> = (&'a str, &'a str, &'a [(&'a str, u32)]);
+
+fn check(cases: &[Case<'_>]) {
     for (step_lines, edge_line, wanted) in cases {
         let edges = if edge_line.is_empty() { String::new() } else { edges(edge_line) };
         let text = document(&steps(step_lines), &edges);
@@ -226,13 +228,18 @@ fn loop_bounds_are_whole_numbers() {
 /// [D3] [R5] Branches stay apart until their Join.
 #[test]
 fn fanouts_have_borders() {
+    let deep_steps: String = (0..9).map(|n| format!("f{n} f\n")).chain(["a t".to_owned()]).collect();
+    let deep_edges: Vec<String> = (1..9).map(|n| format!("f{} -> f{n}", n - 1)).chain(["f8 -> a".to_owned()]).collect();
+    let deep_edges = deep_edges.join(", ");
     check(&[
         ("f d\na t\nj j", "f -> a, a -> j", &[]),
         ("f d\na t", "f -> a", &[]),
         ("f f\na t\nb t", "f -> a, f -> b", &[]),
         ("f f\na t", "a -> f", &[("fanout-branches", 6)]),
-        ("f d\na t\nb t\nj j", "f -> a, f -> b, a -> j, b -> j", &[("fanout-branches", 6)]),
-        ("f f\na t\nj j", "f -> a, f -> j, a -> j", &[("fanout-branches", 6)]),
+        ("f d\na t\nb t\nj j", "f -> a, f -> b, a -> j, b -> j", &[]),
+        ("f f\na t\nj j", "f -> a, f -> j, a -> j", &[]),
+        ("f d\na t\nj j", "f -> a, f -> j, a -> j", &[("fanout-branches", 6)]),
+        (&deep_steps, &deep_edges, &[("too-deep", 14)]),
         ("f f\na t\nb t\nx t", "f -> a, f -> b, a -> x, b -> x", &[("branches-meet", 9)]),
         ("f f\na t\nb t\nc t\nj j", "f -> a, f -> b, f -> c, a -> j, b -> j", &[("branches-meet", 10)]),
         ("s t\nf d\na t\nj j", "s -> f, f -> a, a -> j, s -> a", &[("fanout-border", 14)]),
@@ -247,6 +254,9 @@ fn joins_have_branches() {
         ("j j\na t", "j -> a", &[("join-of-nothing", 6)]),
         ("a t\nj j", "a -> j", &[("join-of-nothing", 7)]),
         ("a t\nb t\nj j", "a -> j, b -> j", &[]),
+        // [FR-159] Two edges of one step are one branch.
+        ("a t failurePolicy: Route\nb t\nj j quorum: 2", "a -> j, a -> j [failed], b -> j", &[]),
+        ("a t failurePolicy: Route\nb t\nj j quorum: 3", "a -> j, a -> j [failed], b -> j", &[("quorum-too-large", 8)]),
         ("a t\nb t\nj j quorum: 3", "a -> j, b -> j", &[("quorum-too-large", 8)]),
         ("f f\na t\nb t\nj j quorum: 3", "f -> a, f -> b, a -> j, b -> j", &[("quorum-too-large", 9)]),
         ("f f\na t\nb t\nj j quorum: 2", "f -> a, f -> b, a -> j, b -> j", &[]),
@@ -301,6 +311,11 @@ fn expressions_read_what_can_be_there() {
         ("a Condition expression: {var: item}", "", &[("unknown-root", 6)]),
         ("f d\na Condition expression: {var: item.x}\nj j", "f -> a, a -> j", &[]),
         ("f d\na t\nj j\nb Condition expression: {var: a.x}", "f -> a, a -> j, j -> b", &[("reads-branch-step", 9)]),
+        (
+            "f f\na t\nb t\nj j\nc Condition expression: {var: a.x}",
+            "f -> a, f -> b, a -> j, b -> j, j -> c",
+            &[("reads-branch-step", 10)],
+        ),
         ("f d\na t\nb Condition expression: {var: a.x}\nj j", "f -> a, a -> b, b -> j", &[]),
         ("a Condition expression: true", "", &[("constant-condition", 6)]),
         ("a Condition expression: {missing: [input.x]}", "", &[("missing-counts-empty", 6)]),

@@ -34,6 +34,7 @@ pub(super) fn document(root: &Node, findings: &mut Vec<Finding>) -> (Document, V
     let mut document = Document::default();
     let mut canonical = Map::new();
     let Some(entries) = shaper.map(root, "") else { return (document, Value::Null) };
+    document.has_lists = true;
     for entry in entries {
         let Entry { key, value, .. } = entry;
         let path = key.as_str();
@@ -72,7 +73,10 @@ pub(super) fn document(root: &Node, findings: &mut Vec<Finding>) -> (Document, V
 
 impl Shaper<'_> {
     fn steps(&mut self, node: &Node, document: &mut Document) -> Option<Value> {
-        let nodes = self.list(node, "steps", STEPS_MAX)?;
+        let Some(nodes) = self.list(node, "steps", STEPS_MAX) else {
+            document.has_lists = false;
+            return None;
+        };
         if nodes.is_empty() {
             self.error("no-steps", node.spot, "steps", "Expected at least one step, but the list is empty".into());
         }
@@ -86,7 +90,10 @@ impl Shaper<'_> {
     }
 
     fn edges(&mut self, node: &Node, document: &mut Document) -> Option<Value> {
-        let nodes = self.list(node, "edges", EDGES_MAX)?;
+        let Some(nodes) = self.list(node, "edges", EDGES_MAX) else {
+            document.has_lists = false;
+            return None;
+        };
         let mut canonical = Vec::with_capacity(nodes.len());
         for (ix, node) in nodes.iter().enumerate() {
             let (edge, normal) = self.edge(node, format!("edges[{ix}]"));
