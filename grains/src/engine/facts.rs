@@ -114,7 +114,8 @@ impl Digest {
     }
     fn accepted(&mut self, a: &Accepted) {
         self.text(&a.project_id).text(&a.definition_release_id).bytes(&a.input).bytes(&a.variables);
-        self.id(a.parent_run_id).id(a.parent_step_run_id).number(a.depth).failure(a.refusal.as_ref());
+        // The refusal is not Run Control's word but what the release led to, and may read differently the next time.
+        self.id(a.parent_run_id).id(a.parent_step_run_id).number(a.depth);
     }
     fn outcome(&mut self, o: &Outcome) {
         self.id(Some(o.step_run_id)).id(o.attempt_id).number(o.attempt).number(o.kind as u32);

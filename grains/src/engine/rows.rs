@@ -48,6 +48,19 @@ impl Projection {
         Changes { puts, deletes: Vec::new() }
     }
 
+    /// Keys of all rows that the run has: what goes when another projection takes its place.
+    pub fn row_keys(&self) -> Vec<RowKey> {
+        if self.last_outcome_sequence() == 0 {
+            return Vec::new();
+        }
+        let key = |table, key: &[u8]| RowKey { table, key: key.to_vec() };
+        let mut keys = vec![key(table::HEADER, START_KEY), key(table::HEADER, HEADER_KEY)];
+        keys.extend((0..self.runs.len() as u32).map(|at| key(table::STEP_RUNS, &at.to_be_bytes())));
+        keys.extend((0..self.entries.len() as u32).map(|at| key(table::COMPENSATION, &at.to_be_bytes())));
+        keys.extend(self.facts.keys().map(|sequence| key(table::FACTS, &sequence.to_be_bytes())));
+        keys
+    }
+
     fn start_row(&self) -> RunHeaderRow {
         let h = &self.header;
         RunHeaderRow {

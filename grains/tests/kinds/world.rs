@@ -332,6 +332,40 @@ impl World {
         Some(lease)
     }
 
+    /// Decides every pending approval of the run.
+    pub fn decide_all(&mut self, run: &GrainId, decision: &str) -> usize {
+        let request = v1::ListApprovalsRequest::default();
+        let list: v1::ListApprovalsResponse = self.call(run, run::APPROVALS, &request).expect("a list");
+        for approval in &list.approvals {
+            let request = v1::DecideApprovalRequest {
+                approval_id: approval.approval_id.clone(),
+                decision: decision.into(),
+                proposal_version: approval.proposal_version,
+                decided_by: "ann".into(),
+                ..Default::default()
+            };
+            let _: v1::Approval = self.call(run, run::DECIDE, &request).expect("decided");
+        }
+        list.approvals.len()
+    }
+
+    /// One thing that can happen next for this run; false if there is none. `answer` gives outcome and output of a step.
+    pub fn step(&mut self, run: &GrainId, answer: impl Fn(&v1::Assignment) -> (&'static str, String)) -> bool {
+        if !self.calls.is_empty() {
+            self.deliver(1);
+            return true;
+        }
+        if let Some((attempt, work)) = self.work.iter().next() {
+            let (attempt, (outcome, output)) = (*attempt, answer(&work.assignment));
+            self.report(attempt, outcome, &output).expect("taken");
+            return true;
+        }
+        if self.get(run).is_ok_and(|seen| seen.ended_at.is_none()) {
+            return self.decide_all(run, "approve") > 0 || self.next_reminder();
+        }
+        false
+    }
+
     /// The attempt that is open for this step.
     pub fn attempt_of(&self, step: &str) -> Uuid {
         let mut found = self.work.iter().filter(|(_, w)| w.assignment.step_id == step).map(|(id, _)| *id);

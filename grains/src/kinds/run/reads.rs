@@ -34,7 +34,12 @@ impl RunGrain {
             Some(plan) if !projection.is_terminal() => projection.waiting(plan),
             _ => Vec::new(),
         };
-        let graph = projection.graph(plan.as_deref(), "", 1);
+        // Without a plan the graph is its header alone, which does not grow with the run.
+        let mut graph = projection.graph(None, "", 1);
+        if let Some(plan) = &plan {
+            graph.definition_id.clone_from(&plan.definition_id);
+            graph.definition_version.clone_from(&plan.version);
+        }
         let id = summary::Names { tenant: &self.tenant, run_id: self.run_id };
         Ok(summary::compose(id, self.authority.run(), summary::Outline::of_graph(graph), waiting))
     }

@@ -5,12 +5,13 @@
 
 use super::plan::PlanSlot;
 use super::turn::Draft;
-use super::{EngineSlot, RunGrain, RunMode, reject, wire};
+use super::{EngineSlot, RunGrain, RunMode, wire};
 use crate::engine::{Decided, Input, Outcome, Projection};
 use crate::run_control::{accepted_of, outcome_of};
-use grain_contract::{Code, Context, Decision, Rejection, Timestamp};
+use grain_contract::{Code, Context, Decision, Effect, Rejection, Row, RowKey, Timestamp, Turn};
 use granary_proto::v1::{JournalEntry, ReadJournalResponse};
 use prost::Message as _;
+use std::collections::HashSet;
 use uuid::Uuid;
 
 impl RunGrain {
@@ -25,6 +26,7 @@ impl RunGrain {
         let mut fresh = self.replay(&journal.entries).map_err(Decision::Reject)?;
         let changes = fresh.take_changes();
         let mut draft = Draft::new(cx.now);
+        let stale = self.stale_rows(&changes.puts)?;
         self.engine = EngineSlot::Loaded(Box::new(fresh));
         // A timer that was due during the loss fires now, as any late one.
         if !self.is_over() {
@@ -34,11 +36,13 @@ impl RunGrain {
         Ok(match self.finish(draft, reply) {
             Decision::Commit(mut turn) => {
                 turn.puts = merged(changes.puts, turn.puts);
+                turn.deletes.extend(stale);
                 Decision::Commit(turn)
             }
-            Decision::Read(reply) => Decision::Commit(grain_contract::Turn {
+            Decision::Read(reply) => Decision::Commit(Turn {
                 puts: changes.puts,
-                effects: vec![grain_contract::Effect::Changed],
+                deletes: stale,
+                effects: vec![Effect::Changed],
                 reply,
                 ..Default::default()
             }),
@@ -85,22 +89,26 @@ impl RunGrain {
         }
         Ok(fresh)
     }
+
+    /// Rows of the old projection that the new one does not have.
+    fn stale_rows(&self, fresh: &[Row]) -> Result<Vec<RowKey>, Decision> {
+        let mut keys = self.projection()?.row_keys();
+        let kept: HashSet<&RowKey> = fresh.iter().map(|row| &row.key).collect();
+        keys.retain(|key| !kept.contains(key));
+        Ok(keys)
+    }
 }
 
 /// The later value of a row wins.
-fn merged(mut first: Vec<grain_contract::Row>, later: Vec<grain_contract::Row>) -> Vec<grain_contract::Row> {
-    first.retain(|row| !later.iter().any(|l| l.key == row.key));
+fn merged(mut first: Vec<Row>, later: Vec<Row>) -> Vec<Row> {
+    let newer: HashSet<&RowKey> = later.iter().map(|row| &row.key).collect();
+    first.retain(|row| !newer.contains(&row.key));
     first.extend(later);
     first
 }
 
 fn unreadable(what: String) -> Rejection {
-    let Decision::Reject(rejection) =
-        reject(Code::Internal, format!("Expected a journal that can be replayed, but {what}."))
-    else {
-        return Rejection::new(Code::Internal, what);
-    };
-    rejection
+    Rejection::new(Code::Internal, format!("Expected a journal that can be replayed, but {what}."))
 }
 
 /// What the engine was told by an entry; nothing for entries that are only Run Control's own books.
