@@ -169,11 +169,12 @@ impl Projection {
             self.note_active(ix);
             self.note_exits(plan, ix);
         }
+        // The output of a Join is read from its branches, of an ended run too.
+        self.note_branches(plan);
         if !self.is_terminal() {
             if self.header.deadline_ms != 0 && !self.header.deadline_fired && self.state != RunState::Compensating {
                 self.due.insert((self.header.deadline_ms, Due::Deadline));
             }
-            self.note_branches(plan);
             self.note_half_ready(plan);
         }
     }

@@ -3,7 +3,6 @@
 
 use super::state::{Ask, AttemptState};
 use super::{Authority, Record, Verdict};
-use crate::engine::Input;
 use grain_contract::Lease;
 use granary_proto::v1::JournalEntry;
 use uuid::Uuid;
@@ -51,6 +50,5 @@ impl Authority {
             ..JournalEntry::default()
         };
         self.journal(record, entry);
-        record.taken.push(Input::StepTaken { step_run_id: step_run, attempt_id: Some(attempt), approval_id: None });
     }
 }

@@ -3,7 +3,7 @@
 use super::state::{Ask, Attempt, AttemptState, Step};
 use super::{Authority, Record};
 use grain_contract::{Effect, Offers, QueueName, WorkItem};
-use granary_proto::v1::Assignment;
+use granary_proto::v1::{Assignment, Waiting};
 use granary_proto::wire::Json;
 use prost::Message as _;
 use uuid::Uuid;
@@ -42,6 +42,16 @@ impl Authority {
                 },
                 _ => Effect::Offer(self.waiting_item(step, attempt, run_input)),
             });
+        }
+    }
+
+    /// Says who is at it, where the engine can only say that a worker is waited for.
+    pub fn name_workers<'a>(&self, waiting: impl Iterator<Item = (&'a str, &'a mut Waiting)>) {
+        for (step_run, waiting) in waiting.filter(|(_, w)| !w.queue.is_empty()) {
+            let Some(step) = Uuid::try_parse(step_run).ok().and_then(|id| self.steps.get(&id)) else { continue };
+            if let Ask::Attempt(Attempt { state: AttemptState::Claimed, lease: Some(lease), .. }) = &step.ask {
+                waiting.text = format!("worker {} of queue {} to report", lease.worker, step.queue);
+            }
         }
     }
 

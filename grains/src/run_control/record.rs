@@ -16,7 +16,7 @@ pub struct Record {
     pub effects: Vec<Effect>,
     pub index: Vec<IndexChange>,
     pub calls: Vec<OutboxMessage>,
-    /// For the engine: which attempt was claimed or approval asked for ([`Input::StepTaken`]).
+    /// For the engine: which attempt or approval was made for a step run ([`Input::StepTaken`]).
     pub taken: Vec<Input>,
 }
 

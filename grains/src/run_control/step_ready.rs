@@ -73,6 +73,7 @@ impl Authority {
         };
         self.put_step(record, step);
         self.journal(record, entry);
+        record.taken.push(Input::StepTaken { step_run_id: step_run, attempt_id: Some(id), approval_id: None });
         self.offer_new(record, step_run, offers, run_input);
     }
 

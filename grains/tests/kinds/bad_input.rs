@@ -169,18 +169,3 @@ fn an_observation_needs_the_attempt() {
     world.report(a, "Succeeded", "1").expect("taken");
     assert_eq!(world.call::<()>(&run, run::OBSERVE, &good).expect_err("over").code, Code::WrongState);
 }
-
-/// [R13] The engine is asked for more than it knows: a gap, which may be filled later.
-#[test]
-fn plan_next_is_as_of_the_last_outcome() {
-    let mut world = World::new(RunMode::Bundled).knows(line("line", &["a", "b"])).places(0);
-    let run = run_id(1);
-    let _: v1::SubmitRunResponse = world.call(&run, run::SUBMIT, &submit("line@1", "1")).expect("accepted");
-    let ask = |last| v1::PlanNextStepsRequest { run_id: String::new(), last_outcome_sequence: last };
-    let ready: v1::PlanNextStepsResponse = world.call(&run, run::PLAN_NEXT, &ask(1)).expect("a plan");
-    assert_eq!(ready.steps.iter().map(|s| s.step_id.as_str()).collect::<Vec<_>>(), ["a"]);
-    let again: v1::PlanNextStepsResponse = world.call(&run, run::PLAN_NEXT, &ask(0)).expect("a plan");
-    assert_eq!(again, ready);
-    let gap = world.call::<v1::PlanNextStepsResponse>(&run, run::PLAN_NEXT, &ask(7)).expect_err("ahead of us");
-    assert_eq!((gap.code, gap.field.as_str()), (Code::Gap, "lastOutcomeSequence"));
-}

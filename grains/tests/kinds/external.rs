@@ -298,3 +298,17 @@ fn an_external_projection_is_built_again() {
     assert_eq!(again, graph);
     assert_eq!(world.events.len(), events);
 }
+
+/// [R13] What is ready to dispatch, as of the last outcome; asked for more than is known: a gap, which may be filled later.
+#[test]
+fn plan_next_is_as_of_the_last_outcome() {
+    let (mut world, run) = world();
+    send(&mut world, &run, vec![accepted(&run, 1)]).expect("accepted");
+    let ask = |last| v1::PlanNextStepsRequest { run_id: String::new(), last_outcome_sequence: last };
+    let ready: v1::PlanNextStepsResponse = world.call(&run, run::PLAN_NEXT, &ask(1)).expect("a plan");
+    assert_eq!(ready.steps.iter().map(|s| s.step_id.as_str()).collect::<Vec<_>>(), ["classify"]);
+    let again: v1::PlanNextStepsResponse = world.call(&run, run::PLAN_NEXT, &ask(0)).expect("a plan");
+    assert_eq!(again, ready);
+    let gap = world.call::<v1::PlanNextStepsResponse>(&run, run::PLAN_NEXT, &ask(7)).expect_err("ahead of us");
+    assert_eq!((gap.code, gap.field.as_str()), (Code::Gap, "lastOutcomeSequence"));
+}

@@ -22,7 +22,9 @@ fn a_run_goes_to_its_end() {
             world.call(&run, run::SUBMIT, &submit("line@1", r#"{"n":1}"#)).expect("accepted");
         let seen = reply.run.expect("the run");
         assert_eq!((seen.state.as_str(), seen.engine_state.as_str(), reply.repeated), ("Running", "Running", false));
-        assert_eq!(seen.waiting.len(), 1, "it says why it waits");
+        let reason = seen.waiting[0].waiting.clone().expect("it says why it waits");
+        assert_eq!((reason.on.as_str(), reason.queue.as_str(), seen.waiting.len()), ("worker", "tool:a", 1));
+        assert_eq!(reason.text == "worker w1 of queue tool:a to report", places > 0, "{}", reason.text);
         for step in ["a", "b", "c"] {
             assert_eq!(world.open_steps(), [step]);
             let attempt = world.attempt_of(step);

@@ -31,7 +31,7 @@ impl RunGrain {
         let projection = self.projection()?;
         let plan = self.plan();
         let waiting = match &plan {
-            Some(plan) if !projection.is_terminal() => projection.waiting(plan),
+            Some(plan) if !projection.is_terminal() => summary::waiting(projection, plan, &self.authority),
             _ => Vec::new(),
         };
         // Without a plan the graph is its header alone, which does not grow with the run.
@@ -46,11 +46,17 @@ impl RunGrain {
 
     fn graph(&self, body: &[u8]) -> Result<v1::RunGraph, Decision> {
         let request: v1::GetRunGraphRequest = wire::body(body).map_err(Decision::Reject)?;
-        let mut graph = self.projection()?.graph(self.plan().as_deref(), &request.page_token, request.page_size);
+        self.graph_page(&request.page_token, request.page_size)
+    }
+
+    pub(super) fn graph_page(&self, page_token: &str, page_size: u32) -> Result<v1::RunGraph, Decision> {
+        let mut graph = self.projection()?.graph(self.plan().as_deref(), page_token, page_size);
         if let Some(run) = self.authority.run() {
             graph.definition_id.clone_from(&run.definition_id);
             graph.definition_version.clone_from(&run.definition_version);
         }
+        let waiting = graph.step_runs.iter_mut().filter_map(|s| Some((s.step_run_id.as_str(), s.waiting.as_mut()?)));
+        self.authority.name_workers(waiting);
         Ok(graph)
     }
 

@@ -32,7 +32,7 @@ impl RunGrain {
         if !self.is_over() {
             self.fire_timers(cx, &mut draft).map_err(Decision::Reject)?;
         }
-        let reply = self.projection()?.graph(self.plan().as_deref(), "", 0).encode_to_vec();
+        let reply = self.graph_page("", 0)?.encode_to_vec();
         Ok(match self.finish(draft, reply) {
             Decision::Commit(mut turn) => {
                 turn.puts = merged(changes.puts, turn.puts);
@@ -149,7 +149,7 @@ fn input_of(entry: &JournalEntry) -> Result<Option<Input>, String> {
             let open = serde_json::from_slice(&data()).map_err(|e| format!("entry {}: {e}", entry.number))?;
             Input::CheckStuck { open }
         }
-        ("AttemptClaimed", _) => Input::StepTaken {
+        ("AttemptCreated", _) => Input::StepTaken {
             step_run_id: id(&entry.step_run_id)?,
             attempt_id: optional(&entry.attempt_id)?,
             approval_id: None,

@@ -4,7 +4,7 @@ use super::wire;
 use crate::definition::Plan;
 use crate::engine::Projection;
 use crate::kinds::methods::run::table::{AUTHORITY, HEADER};
-use crate::run_control::{RUN_KEY, Submitted, run_of};
+use crate::run_control::{Authority, RUN_KEY, Submitted, run_of};
 use grain_contract::{Corrupt, GrainId, Row};
 use granary_proto::wire::{Json, Timestamp};
 use granary_proto::{storage, v1};
@@ -28,12 +28,20 @@ pub fn summary(id: &GrainId, rows: &[Row], plan: Option<&Plan>) -> Result<Option
         Some(plan) if header.ended_ms == 0 => {
             let engine: Vec<Row> = rows.iter().filter(|row| row.key.table < AUTHORITY).cloned().collect();
             let projection = Projection::load(id.tenant.as_str(), run_id, engine, Some(plan));
-            projection.map_err(|corrupt| Corrupt { what: corrupt.to_string() })?.waiting(plan)
+            let projection = projection.map_err(|corrupt| Corrupt { what: corrupt.to_string() })?;
+            waiting(&projection, plan, &Authority::load(id.tenant.as_str(), run_id, rows)?)
         }
         _ => Vec::new(),
     };
     let names = Names { tenant: id.tenant.as_str(), run_id };
     Ok(Some(compose(names, submitted.as_ref(), Outline::of_header(header), waiting)))
+}
+
+/// Why the run waits: the engine's reasons, with the names of the workers that are at it.
+pub(super) fn waiting(projection: &Projection, plan: &Plan, authority: &Authority) -> Vec<v1::StepWaiting> {
+    let mut waiting = projection.waiting(plan);
+    authority.name_workers(waiting.iter_mut().filter_map(|s| Some((s.step_run_id.as_str(), s.waiting.as_mut()?))));
+    waiting
 }
 
 /// The engine's header: what is fixed and what moves lie in two rows, whose fields do not overlap.
