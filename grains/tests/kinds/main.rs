@@ -1,5 +1,6 @@
 //! The grain kinds as black boxes: messages in, decisions out, rows between.
 
+mod any_order;
 mod bad_input;
 mod cancel;
 mod children;

@@ -35,7 +35,7 @@ impl RunGrain {
         let told = effects
             .iter()
             .any(|e| matches!(e, Effect::Publish(event) if event.payload.as_ref().is_some_and(published)));
-        if happened && !told {
+        if happened && !told && self.options.mode == RunMode::Bundled {
             // The journal must say when timers fired, or the projection could not be built again.
             self.authority.record_note(
                 &mut draft.record,

@@ -2,6 +2,7 @@
 
 use super::methods;
 use super::reminders::{STUCK, WAKE};
+use super::stop::Stop;
 use super::turn::{Draft, Fired};
 use super::{RunGrain, wire};
 use crate::run_control::{Cancellable, Cancelling, Expiry, Verdict};
@@ -10,7 +11,7 @@ use granary_proto::{calls, v1};
 use prost::Message as _;
 
 impl RunGrain {
-    pub(super) fn bundled(&mut self, cx: &mut Context<'_>, message: &Message<'_>) -> Result<Decision, Decision> {
+    pub(super) fn bundled(&mut self, cx: &mut Context<'_>, message: &Message<'_>) -> Result<Decision, Stop> {
         match message {
             Message::Call { method, body } if *method == methods::SUBMIT => self.submit(cx, body),
             Message::Call { method, body } => self.call(cx, *method, body),
@@ -19,7 +20,7 @@ impl RunGrain {
         }
     }
 
-    fn call(&mut self, cx: &mut Context<'_>, method: Method, body: &[u8]) -> Result<Decision, Decision> {
+    fn call(&mut self, cx: &mut Context<'_>, method: Method, body: &[u8]) -> Result<Decision, Stop> {
         let mut draft = Draft::new(cx.now);
         self.prepare(cx, &mut draft)?;
         let done = match method {
@@ -45,8 +46,8 @@ impl RunGrain {
         };
         match done {
             Ok(reply) => Ok(self.finish(draft, reply)),
-            Err(Stop::Decision(decision)) => Err(decision),
-            Err(Stop::Rejection(rejection)) if draft.is_empty() => Err(Decision::Reject(rejection)),
+            Err(Stop::Need(need)) => Err(Stop::Need(need)),
+            Err(Stop::Rejection(rejection)) if draft.is_empty() => Err(rejection.into()),
             // Timers fired first, and that is why the call is refused. What they did must be committed, so the refusal
             // goes where the reply can say it.
             Err(Stop::Rejection(rejection)) => {
@@ -58,13 +59,13 @@ impl RunGrain {
 
     /// Every turn first fires what is due, so that the outcome of a race between a timer and a message does not depend on
     /// when the reminder happens to be delivered.
-    fn prepare(&mut self, cx: &mut Context<'_>, draft: &mut Draft) -> Result<(), Decision> {
+    fn prepare(&mut self, cx: &mut Context<'_>, draft: &mut Draft) -> Result<(), Stop> {
         if self.authority.run().is_none() || self.authority.is_over() {
             return Ok(());
         }
         self.ready()?;
         if self.projection()?.next_due().is_some_and(|due| due <= cx.now) {
-            self.fire_timers(cx, draft).map_err(Decision::Reject)?;
+            self.fire_timers(cx, draft)?;
         }
         Ok(())
     }
@@ -203,7 +204,7 @@ impl RunGrain {
         Ok(Vec::new())
     }
 
-    fn reminded(&mut self, cx: &mut Context<'_>, name: &str) -> Result<Decision, Decision> {
+    fn reminded(&mut self, cx: &mut Context<'_>, name: &str) -> Result<Decision, Stop> {
         let mut draft = Draft::new(cx.now);
         self.prepare(cx, &mut draft)?;
         draft.fired = match name {
@@ -212,7 +213,7 @@ impl RunGrain {
             _ => Fired::Unknown,
         };
         if draft.fired == Fired::Stuck && self.authority.run().is_some() && !self.authority.is_over() {
-            self.check_stuck(cx, &mut draft).map_err(Decision::Reject)?;
+            self.check_stuck(cx, &mut draft)?;
         }
         if draft.fired == Fired::Unknown {
             return Ok(self.forget_reminder(draft, name));
@@ -257,26 +258,5 @@ impl RunGrain {
     }
 }
 
-/// Why a call goes no further.
-pub(super) enum Stop {
-    Rejection(Rejection),
-    Decision(Decision),
-}
-
 /// The reply, or why not.
-pub(super) type Done = Result<Vec<u8>, Stop>;
-
-impl From<Rejection> for Stop {
-    fn from(rejection: Rejection) -> Self {
-        Stop::Rejection(rejection)
-    }
-}
-
-impl From<Decision> for Stop {
-    fn from(decision: Decision) -> Self {
-        match decision {
-            Decision::Reject(rejection) => Stop::Rejection(rejection),
-            other => Stop::Decision(other),
-        }
-    }
-}
+type Done = Result<Vec<u8>, Stop>;

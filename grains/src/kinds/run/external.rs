@@ -6,6 +6,7 @@
 
 use super::plan::plan_need;
 use super::reminders::{STUCK, WAKE};
+use super::stop::Stop;
 use super::turn::{Draft, Fired};
 use super::{RunGrain, methods, wire};
 use crate::engine::{Accepted, Decided, Input, Note, Outcome};
@@ -19,7 +20,7 @@ use prost::Message as _;
 use uuid::Uuid;
 
 impl RunGrain {
-    pub(super) fn external(&mut self, cx: &mut Context<'_>, message: &Message<'_>) -> Result<Decision, Decision> {
+    pub(super) fn external(&mut self, cx: &mut Context<'_>, message: &Message<'_>) -> Result<Decision, Stop> {
         match message {
             Message::Call { method, body } if *method == methods::FACTS => self.facts(cx, body),
             Message::Call { method, .. } if *method == methods::SWEEP => self.external_reminded(cx, ""),
@@ -28,7 +29,7 @@ impl RunGrain {
                     "Expected a call of an external Run Control, but call {} is the bundled one's (runControl: external).",
                     method.0
                 );
-                Err(Decision::Reject(Rejection::new(Code::WrongState, message)))
+                Err(Rejection::new(Code::WrongState, message).into())
             }
             Message::Reminder { name, .. } => self.external_reminded(cx, name),
             // Nothing of such a run lives in memory only.
@@ -36,15 +37,15 @@ impl RunGrain {
         }
     }
 
-    fn facts(&mut self, cx: &mut Context<'_>, body: &[u8]) -> Result<Decision, Decision> {
-        let facts = wire::body::<calls::ExternalFacts>(body).map_err(Decision::Reject)?.facts;
+    fn facts(&mut self, cx: &mut Context<'_>, body: &[u8]) -> Result<Decision, Stop> {
+        let facts = wire::body::<calls::ExternalFacts>(body)?.facts;
         if facts.is_empty() || facts.len() > FACTS_PER_TURN_MAX {
             let message = format!("Expected 1 to {FACTS_PER_TURN_MAX} facts, but found {}.", facts.len());
-            return Err(Decision::Reject(Rejection::new(Code::Invalid, message).at("facts")));
+            return Err(Rejection::new(Code::Invalid, message).at("facts").into());
         }
         let mut inputs = Vec::with_capacity(facts.len());
         for fact in facts {
-            inputs.push(self.input_of(fact).map_err(Decision::Reject)?);
+            inputs.push(self.input_of(fact)?);
         }
         let was_accepted = !self.release_id.is_empty();
         if was_accepted {
@@ -56,7 +57,7 @@ impl RunGrain {
         for input in inputs {
             match self.advance(cx, &mut draft, input, |_, _| {}) {
                 Ok(()) => applied += usize::from(*self.projection()?.note() != Note::Repeated),
-                Err(rejection) if applied == 0 => return Err(Decision::Reject(rejection)),
+                Err(rejection) if applied == 0 => return Err(rejection.into()),
                 Err(_) => break,
             }
         }
@@ -72,7 +73,7 @@ impl RunGrain {
     }
 
     /// An acceptance brings its release; one that cannot be had makes the run fail at once, saying why (D6).
-    fn pin_external(&mut self, inputs: &mut [Input]) -> Result<(), Decision> {
+    fn pin_external(&mut self, inputs: &mut [Input]) -> Result<(), Stop> {
         for input in inputs {
             let Input::RunAccepted { accepted, .. } = input else { continue };
             if !self.release_id.is_empty() {
@@ -86,22 +87,22 @@ impl RunGrain {
         Ok(())
     }
 
-    fn index_external(&mut self, cx: &Context<'_>, draft: &mut Draft, was_accepted: bool) -> Result<(), Decision> {
+    fn index_external(&mut self, cx: &Context<'_>, draft: &mut Draft, was_accepted: bool) -> Result<(), Stop> {
         let is_over = self.projection()?.is_terminal();
         if !was_accepted && !self.release_id.is_empty() {
             let sort = runs_sort(cx.now);
             draft.record.index.push(IndexChange::Put { index: RUNS, sort: sort.clone(), value: Vec::new() });
             draft.record.index.push(IndexChange::Put { index: OPEN_RUNS, sort, value: Vec::new() });
         }
-        let accepted_ms = self.view()?.accepted_at.map_or(cx.now.0, |at| at.millis());
         if is_over && !draft.events.is_empty() {
+            let accepted_ms = self.view()?.accepted_at.map_or(cx.now.0, |at| at.millis());
             let sort = runs_sort(grain_contract::Timestamp(accepted_ms));
             draft.record.index.push(IndexChange::Delete { index: OPEN_RUNS, sort });
         }
         Ok(())
     }
 
-    fn external_reminded(&mut self, cx: &mut Context<'_>, name: &str) -> Result<Decision, Decision> {
+    fn external_reminded(&mut self, cx: &mut Context<'_>, name: &str) -> Result<Decision, Stop> {
         let mut draft = Draft::new(cx.now);
         draft.fired = match name {
             WAKE => Fired::Wake,
@@ -116,14 +117,12 @@ impl RunGrain {
         let projection = self.projection()?;
         if projection.last_outcome_sequence() > 0 && !projection.is_terminal() {
             if draft.fired == Fired::Wake {
-                self.fire_timers(cx, &mut draft).map_err(Decision::Reject)?;
+                self.fire_timers(cx, &mut draft)?;
             } else {
-                self.check_stuck(cx, &mut draft).map_err(Decision::Reject)?;
+                self.check_stuck(cx, &mut draft)?;
             }
             self.index_external(cx, &mut draft, true)?;
         }
-        // The authority is not here, so its journal is neither.
-        draft.record.entries.clear();
         Ok(self.finish(draft, Vec::new()))
     }
 

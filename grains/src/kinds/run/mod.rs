@@ -11,6 +11,7 @@ mod plan;
 mod reads;
 mod reminders;
 mod reproject;
+mod stop;
 mod submit;
 mod summary;
 mod turn;
@@ -102,7 +103,7 @@ impl Grain for RunGrain {
             (RunMode::Bundled, _) => self.bundled(cx, message),
             (RunMode::External, _) => self.external(cx, message),
         };
-        decided.unwrap_or_else(|decision| decision)
+        decided.unwrap_or_else(Decision::from)
     }
 
     fn supply(&mut self, need: &Need, supply: Supply) {
@@ -135,8 +136,4 @@ impl Grain for NoSuchRun {
     fn memory(&self) -> usize {
         128
     }
-}
-
-fn reject(code: Code, message: impl Into<String>) -> Decision {
-    Decision::Reject(Rejection::new(code, message))
 }

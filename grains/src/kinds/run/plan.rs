@@ -1,10 +1,11 @@
 //! The plan of the run's release: asked for once an activation, then shared.
 
-use super::{EngineSlot, RunGrain, reject};
+use super::stop::Stop;
+use super::{EngineSlot, RunGrain};
 use crate::definition::Plan;
 use crate::engine::Projection;
 use crate::kinds::methods::{NEED_PLAN, NEED_RELEASE_OF};
-use grain_contract::{Code, Decision, Need, Rejection, Supply};
+use grain_contract::{Code, Need, Rejection, Supply};
 use std::sync::Arc;
 
 /// What the machinery has handed over.
@@ -29,8 +30,8 @@ impl PlanSlot {
 }
 
 impl RunGrain {
-    /// The plan for a need; `Err(Decision::Need)` if it was not asked for yet, the inner error if there is none for good.
-    pub(super) fn plan_for(&mut self, need: Need) -> Result<Result<Arc<Plan>, Rejection>, Decision> {
+    /// The plan for a need; [`Stop::Need`] if it was not asked for yet, the inner error if there is none for good.
+    pub(super) fn plan_for(&mut self, need: Need) -> Result<Result<Arc<Plan>, Rejection>, Stop> {
         match &self.plan {
             PlanSlot::Have { need: had, plan } if *had == need => Ok(Ok(plan.clone())),
             PlanSlot::Have { plan, .. } if need.kind == NEED_PLAN && plan.release_id == need.key => {
@@ -42,7 +43,7 @@ impl RunGrain {
                 self.plan = PlanSlot::Empty;
                 Ok(Err(why))
             }
-            _ => Err(Decision::Need(need)),
+            _ => Err(Stop::Need(need)),
         }
     }
 
@@ -56,13 +57,13 @@ impl RunGrain {
 
     /// Makes sure that the projection is loaded, with its plan. A run that was never accepted, or was refused at acceptance,
     /// is loaded without one.
-    pub(super) fn ready(&mut self) -> Result<(), Decision> {
+    pub(super) fn ready(&mut self) -> Result<(), Stop> {
         if self.release_id.is_empty() || self.was_refused() {
             return self.load(None);
         }
         match self.plan_for(plan_need(&self.release_id))? {
             Ok(plan) => self.load(Some(&plan)),
-            Err(why) => self.load(None).map_err(|_| Decision::Reject(why)),
+            Err(why) => self.load(None).map_err(|_| why.into()),
         }
     }
 
@@ -70,22 +71,22 @@ impl RunGrain {
         self.authority.run().is_some_and(|run| run.refusal.is_some())
     }
 
-    fn load(&mut self, plan: Option<&Plan>) -> Result<(), Decision> {
+    fn load(&mut self, plan: Option<&Plan>) -> Result<(), Stop> {
         let EngineSlot::Rows(rows) = &self.engine else { return Ok(()) };
         let projection = Projection::load(&self.tenant, self.run_id, rows.clone(), plan).map_err(|corrupt| {
             let message = format!("Expected rows of a run, but they cannot be read: {corrupt}.");
-            reject(Code::Quarantined, message)
+            Stop::new(Code::Quarantined, message)
         })?;
         self.engine = EngineSlot::Loaded(Box::new(projection));
         Ok(())
     }
 
     /// The projection, loaded.
-    pub(super) fn projection(&self) -> Result<&Projection, Decision> {
+    pub(super) fn projection(&self) -> Result<&Projection, Stop> {
         match &self.engine {
             EngineSlot::Loaded(projection) => Ok(projection),
             EngineSlot::Rows(_) => {
-                Err(reject(Code::Internal, "Expected a loaded projection, but it is still in rows."))
+                Err(Stop::new(Code::Internal, "Expected a loaded projection, but it is still in rows."))
             }
         }
     }

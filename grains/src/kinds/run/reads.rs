@@ -1,5 +1,6 @@
 //! Answers from what is committed: the run, its graph, what is ready, its approvals. They change nothing.
 
+use super::stop::Stop;
 use super::{RunGrain, methods, summary, wire};
 use grain_contract::limits::PAGE_MAX;
 use grain_contract::{Code, Decision, Method, Rejection};
@@ -11,10 +12,10 @@ pub(super) fn is_read(method: Method) -> bool {
 }
 
 impl RunGrain {
-    pub(super) fn read(&mut self, method: Method, body: &[u8]) -> Result<Decision, Decision> {
+    pub(super) fn read(&mut self, method: Method, body: &[u8]) -> Result<Decision, Stop> {
         if self.release_id.is_empty() {
             let message = format!("Expected a run, but {} is not one.", self.run_id);
-            return Err(Decision::Reject(Rejection::new(Code::NotFound, message).at("runId")));
+            return Err(Rejection::new(Code::NotFound, message).at("runId").into());
         }
         self.ready()?;
         let reply = match method {
@@ -27,7 +28,7 @@ impl RunGrain {
     }
 
     /// The run as Run Control shows it.
-    pub(super) fn view(&self) -> Result<v1::Run, Decision> {
+    pub(super) fn view(&self) -> Result<v1::Run, Stop> {
         let projection = self.projection()?;
         let plan = self.plan();
         let waiting = match &plan {
@@ -44,12 +45,12 @@ impl RunGrain {
         Ok(summary::compose(id, self.authority.run(), summary::Outline::of_graph(graph), waiting))
     }
 
-    fn graph(&self, body: &[u8]) -> Result<v1::RunGraph, Decision> {
-        let request: v1::GetRunGraphRequest = wire::body(body).map_err(Decision::Reject)?;
+    fn graph(&self, body: &[u8]) -> Result<v1::RunGraph, Stop> {
+        let request: v1::GetRunGraphRequest = wire::body(body)?;
         self.graph_page(&request.page_token, request.page_size)
     }
 
-    pub(super) fn graph_page(&self, page_token: &str, page_size: u32) -> Result<v1::RunGraph, Decision> {
+    pub(super) fn graph_page(&self, page_token: &str, page_size: u32) -> Result<v1::RunGraph, Stop> {
         let mut graph = self.projection()?.graph(self.plan().as_deref(), page_token, page_size);
         if let Some(run) = self.authority.run() {
             graph.definition_id.clone_from(&run.definition_id);
@@ -61,21 +62,21 @@ impl RunGrain {
     }
 
     /// [R13] Steps to dispatch, as of the last applied outcome.
-    fn plan_next(&self, body: &[u8]) -> Result<v1::PlanNextStepsResponse, Decision> {
-        let request: v1::PlanNextStepsRequest = wire::body(body).map_err(Decision::Reject)?;
+    fn plan_next(&self, body: &[u8]) -> Result<v1::PlanNextStepsResponse, Stop> {
+        let request: v1::PlanNextStepsRequest = wire::body(body)?;
         let projection = self.projection()?;
         let last = projection.last_outcome_sequence();
         if request.last_outcome_sequence > last {
             let message =
                 format!("Expected fact {} next, but the caller knows of {}.", last + 1, request.last_outcome_sequence);
-            return Err(Decision::Reject(Rejection::new(Code::Gap, message).at("lastOutcomeSequence")));
+            return Err(Rejection::new(Code::Gap, message).at("lastOutcomeSequence").into());
         }
         let steps = self.plan().map(|plan| projection.plan_next(&plan)).unwrap_or_default();
         Ok(v1::PlanNextStepsResponse { steps, last_outcome_sequence: last })
     }
 
-    fn list_approvals(&self, body: &[u8]) -> Result<v1::ListApprovalsResponse, Decision> {
-        let request: v1::ListApprovalsRequest = wire::body(body).map_err(Decision::Reject)?;
+    fn list_approvals(&self, body: &[u8]) -> Result<v1::ListApprovalsResponse, Stop> {
+        let request: v1::ListApprovalsRequest = wire::body(body)?;
         let size = match request.page_size as usize {
             0 => PAGE_MAX,
             size => size.min(PAGE_MAX),

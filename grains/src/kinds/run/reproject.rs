@@ -4,6 +4,7 @@
 //! their ids are the same now, so Run Control would drop them anyway.
 
 use super::plan::PlanSlot;
+use super::stop::Stop;
 use super::turn::Draft;
 use super::{EngineSlot, RunGrain, RunMode, wire};
 use crate::engine::{Decided, Input, Outcome, Projection};
@@ -15,22 +16,22 @@ use std::collections::HashSet;
 use uuid::Uuid;
 
 impl RunGrain {
-    pub(super) fn reproject(&mut self, cx: &mut Context<'_>, body: &[u8]) -> Result<Decision, Decision> {
+    pub(super) fn reproject(&mut self, cx: &mut Context<'_>, body: &[u8]) -> Result<Decision, Stop> {
         if self.release_id.is_empty() {
             let message = format!("Expected a run, but {} is not one.", self.run_id);
-            return Err(Decision::Reject(Rejection::new(Code::NotFound, message).at("runId")));
+            return Err(Rejection::new(Code::NotFound, message).at("runId").into());
         }
-        let journal: ReadJournalResponse = wire::body(body).map_err(Decision::Reject)?;
-        self.check_whole(&journal.entries).map_err(Decision::Reject)?;
+        let journal: ReadJournalResponse = wire::body(body)?;
+        self.check_whole(&journal.entries)?;
         self.ready()?;
-        let mut fresh = self.replay(&journal.entries).map_err(Decision::Reject)?;
+        let mut fresh = self.replay(&journal.entries)?;
         let changes = fresh.take_changes();
         let mut draft = Draft::new(cx.now);
         let stale = self.stale_rows(&changes.puts)?;
         self.engine = EngineSlot::Loaded(Box::new(fresh));
         // A timer that was due during the loss fires now, as any late one.
         if !self.is_over() {
-            self.fire_timers(cx, &mut draft).map_err(Decision::Reject)?;
+            self.fire_timers(cx, &mut draft)?;
         }
         let reply = self.graph_page("", 0)?.encode_to_vec();
         Ok(match self.finish(draft, reply) {
@@ -91,7 +92,7 @@ impl RunGrain {
     }
 
     /// Rows of the old projection that the new one does not have.
-    fn stale_rows(&self, fresh: &[Row]) -> Result<Vec<RowKey>, Decision> {
+    fn stale_rows(&self, fresh: &[Row]) -> Result<Vec<RowKey>, Stop> {
         let mut keys = self.projection()?.row_keys();
         let kept: HashSet<&RowKey> = fresh.iter().map(|row| &row.key).collect();
         keys.retain(|key| !kept.contains(key));
