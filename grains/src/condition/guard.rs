@@ -11,10 +11,10 @@
 //! * each outer `var` to a numbered slot, so that the view holds only what is read. The evaluator copies the whole view for
 //!   every `var`.
 
+use super::is_unsafe_number;
 use super::operators::{self, Operator, Shape};
 use super::template::{Read, Rule};
-use super::{ITERATORS_NESTED_MAX, REWRITTEN_NODES_MAX, RULE_DEPTH_MAX, RULE_NODES_MAX, SAFE_INTEGER_MAX};
-use super::{is_unsafe_number, path};
+use super::{REWRITTEN_NODES_MAX, RULE_DEPTH_MAX, RULE_NODES_MAX, SAFE_INTEGER_MAX};
 use serde_json::{Value, json};
 
 /// Why an expression is refused, and where inside it (`if[1].==`; empty = the whole).
@@ -33,35 +33,35 @@ impl CompileError {
 
 /// Whose fields a `var` reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Scope {
+pub(super) enum Scope {
     View,
     Item,
     Reduce,
 }
 
 #[derive(Clone, Copy)]
-struct Place {
-    scope: Scope,
-    depth: usize,
-    iterators: usize,
+pub(super) struct Place {
+    pub scope: Scope,
+    pub depth: usize,
+    pub iterators: usize,
     /// The value here is compared or computed with.
-    numeric: bool,
+    pub numeric: bool,
 }
 
 pub(super) struct Guard {
     nodes: usize,
     rewritten: usize,
-    reads: Vec<Read>,
-    item_reads: Vec<Vec<String>>,
+    pub reads: Vec<Read>,
+    pub item_reads: Vec<Vec<String>>,
     operators: Vec<String>,
-    accumulators: usize,
+    pub accumulators: usize,
     counts_from_end: bool,
     /// Reads stay as they are: for the public table, whose data is not a set of named roots.
     #[cfg_attr(not(test), allow(dead_code))]
-    keep_reads: bool,
+    pub keep_reads: bool,
 }
 
-type Checked = Result<Value, CompileError>;
+pub(super) type Checked = Result<Value, CompileError>;
 
 impl Guard {
     pub(super) fn check(rule: &Value, at: &str) -> Result<Rule, CompileError> {
@@ -92,7 +92,7 @@ impl Guard {
         Ok(Rule { rule, reads, item_reads, operators, counts_from_end })
     }
 
-    fn rule(&mut self, value: &Value, at: &str, place: Place) -> Checked {
+    pub(super) fn rule(&mut self, value: &Value, at: &str, place: Place) -> Checked {
         self.count(at, place.depth)?;
         match value {
             Value::Object(fields) => {
@@ -113,7 +113,7 @@ impl Guard {
         }
     }
 
-    fn literal(&mut self, value: &Value, at: &str, depth: usize) -> Checked {
+    pub(super) fn literal(&mut self, value: &Value, at: &str, depth: usize) -> Checked {
         match value {
             Value::Number(number) if is_unsafe_number(value) => Err(CompileError::new(
                 at,
@@ -221,184 +221,7 @@ impl Guard {
         Ok(json!({"if": [{"===": [value, null]}, "", value]}))
     }
 
-    fn var(&mut self, arguments: &[&Value], at: &str, place: Place) -> Checked {
-        let default = match arguments.get(1) {
-            None => None,
-            Some(Value::Array(_) | Value::Object(_)) => {
-                return Err(CompileError::new(
-                    at,
-                    "Expected a plain value as the default of `var`, but found a list or an object".into(),
-                ));
-            }
-            Some(default) => Some(self.literal(default, at, place.depth)?),
-        };
-        let key = match arguments.first() {
-            None | Some(Value::Null) => String::new(),
-            Some(Value::String(key)) => key.clone(),
-            Some(Value::Number(number)) if number.is_i64() || number.is_u64() => number.to_string(),
-            Some(rule @ Value::Object(_)) if self.keep_reads => {
-                let key =
-                    self.rule(rule, &format!("{at}[0]"), Place { depth: place.depth + 1, numeric: false, ..place })?;
-                return Ok(json!({"var": [key]}));
-            }
-            Some(Value::Object(_)) => {
-                return Err(CompileError::new(
-                    at,
-                    "Expected a constant path, but found a computed one; what an expression reads must be known beforehand".into(),
-                ));
-            }
-            Some(other) => {
-                return Err(CompileError::new(at, format!("Expected a path, but found {other}")));
-            }
-        };
-        let read = self.read(&key, at, place)?;
-        match default {
-            // The whole of the data has no default.
-            Some(default) if !key.is_empty() => {
-                self.grow(at, 6)?;
-                Ok(json!({"if": [{"!==": [read, null]}, read, default]}))
-            }
-            _ => Ok(read),
-        }
-    }
-
-    /// `{"var": key}` in its final form.
-    fn read(&mut self, key: &str, at: &str, place: Place) -> Checked {
-        if key.is_empty() {
-            if place.scope == Scope::View && !self.keep_reads {
-                return Err(CompileError::new(
-                    at,
-                    "Expected a path that begins with `input`, `vars` or a step, but found an empty one".into(),
-                ));
-            }
-            if place.scope != Scope::View && place.numeric {
-                self.item_reads.push(Vec::new());
-            }
-            return Ok(json!({"var": ""}));
-        }
-        let parts = path::split(key).map_err(|message| CompileError::new(at, message))?;
-        match place.scope {
-            Scope::View if !self.keep_reads => {
-                let slot = match self.reads.iter().position(|read| read.parts == parts) {
-                    Some(slot) => slot,
-                    None => {
-                        self.reads.push(Read { parts, numeric: false });
-                        self.reads.len() - 1
-                    }
-                };
-                self.reads[slot].numeric |= place.numeric;
-                return Ok(json!({"var": slot.to_string()}));
-            }
-            Scope::View => {}
-            Scope::Item => {
-                if place.numeric {
-                    self.item_reads.push(parts);
-                }
-            }
-            Scope::Reduce => {
-                if parts[0] == "accumulator" {
-                    self.accumulators += 1;
-                }
-                if place.numeric && parts[0] == "current" {
-                    self.item_reads.push(parts[1..].to_vec());
-                }
-            }
-        }
-        Ok(json!({"var": key}))
-    }
-
-    /// Each key as a `var`, or `None` if the keys are computed.
-    fn keys<'a>(
-        &mut self,
-        keys: &[&'a Value],
-        at: &str,
-        place: Place,
-    ) -> Result<Option<Vec<(&'a Value, Value)>>, CompileError> {
-        let mut reads = Vec::new();
-        for (ix, key) in keys.iter().enumerate() {
-            let at = format!("{at}[{ix}]");
-            self.count(&at, place.depth)?;
-            let name = match key {
-                Value::String(name) if !name.is_empty() => name.clone(),
-                Value::Number(number) if number.is_i64() => number.to_string(),
-                Value::Object(_) if self.keep_reads => return Ok(None),
-                other => return Err(CompileError::new(&at, format!("Expected a constant path, but found {other}"))),
-            };
-            let read = self.read(&name, &at, Place { numeric: false, ..place })?;
-            self.grow(&at, 12)?;
-            reads.push((*key, read));
-        }
-        Ok(Some(reads))
-    }
-
-    fn missing(&mut self, arguments: &[&Value], at: &str, inside: Place) -> Checked {
-        // As the reference: a list as first argument is the list of keys.
-        let keys: Vec<&Value> = match arguments.first() {
-            Some(Value::Array(keys)) => keys.iter().collect(),
-            _ => arguments.to_vec(),
-        };
-        let Some(keys) = self.keys(&keys, at, inside)? else {
-            let rule = self.rule(arguments[0], at, inside)?;
-            return Ok(json!({"missing": rule}));
-        };
-        Ok(missing_of(&keys))
-    }
-
-    fn missing_some(&mut self, arguments: &[&Value], at: &str, inside: Place) -> Checked {
-        let (Value::Number(needed), Value::Array(keys)) = (arguments[0], arguments[1]) else {
-            return Err(CompileError::new(at, "Expected a number and a list of paths for `missing_some`".into()));
-        };
-        let keys: Vec<&Value> = keys.iter().collect();
-        let Some(keys) = self.keys(&keys, at, inside)? else {
-            return Err(CompileError::new(at, "Expected constant paths, but found computed ones".into()));
-        };
-        let present: Vec<Value> = keys.iter().map(|(_, read)| json!({"if": [is_present(read), 1, 0]})).collect();
-        Ok(json!({"if": [{">=": [{"+": present}, needed]}, [], missing_of(&keys)]}))
-    }
-
-    fn iterator(&mut self, operator: Operator, arguments: &[&Value], at: &str, inside: Place) -> Checked {
-        let list = self.rule(arguments[0], &format!("{at}[0]"), Place { numeric: false, ..inside })?;
-        let body_at = format!("{at}[1]");
-        let body = self.rule(arguments[1], &body_at, self.body(&body_at, inside, Scope::Item)?)?;
-        Ok(match operator.name {
-            "some" => json!({"!!": [{"filter": [list, body]}]}),
-            "none" => json!({"!": [{"filter": [list, body]}]}),
-            "all" => {
-                self.grow(at, nodes(&list))?;
-                json!({"and": [{"!!": [list]}, {"!": [{"filter": [list, {"!": [body]}]}]}]})
-            }
-            name => json!({ name: [list, body] }),
-        })
-    }
-
-    fn reduce(&mut self, arguments: &[&Value], at: &str, inside: Place) -> Checked {
-        let list = self.rule(arguments[0], &format!("{at}[0]"), Place { numeric: false, ..inside })?;
-        let before = std::mem::take(&mut self.accumulators);
-        let body_at = format!("{at}[1]");
-        let body = self.rule(arguments[1], &body_at, self.body(&body_at, inside, Scope::Reduce)?)?;
-        if std::mem::replace(&mut self.accumulators, before) > 1 {
-            return Err(CompileError::new(
-                &body_at,
-                "Expected `accumulator` at most once in the body of `reduce`, but found it more often; its size could double with each element"
-                    .into(),
-            ));
-        }
-        let first = self.rule(arguments[2], &format!("{at}[2]"), inside)?;
-        Ok(json!({"reduce": [list, body, first]}))
-    }
-
-    fn body(&self, at: &str, inside: Place, scope: Scope) -> Result<Place, CompileError> {
-        let iterators = inside.iterators + 1;
-        if iterators > ITERATORS_NESTED_MAX {
-            return Err(CompileError::new(
-                at,
-                format!("Expected at most {ITERATORS_NESTED_MAX} iterators inside one another, but found {iterators}"),
-            ));
-        }
-        Ok(Place { scope, iterators, numeric: false, ..inside })
-    }
-
-    fn count(&mut self, at: &str, depth: usize) -> Result<(), CompileError> {
+    pub(super) fn count(&mut self, at: &str, depth: usize) -> Result<(), CompileError> {
         self.nodes += 1;
         if depth > RULE_DEPTH_MAX {
             return Err(CompileError::new(
@@ -415,29 +238,12 @@ impl Guard {
         self.grow(at, 1)
     }
 
-    fn grow(&mut self, at: &str, by: usize) -> Result<(), CompileError> {
+    pub(super) fn grow(&mut self, at: &str, by: usize) -> Result<(), CompileError> {
         self.rewritten += by;
         if self.rewritten > REWRITTEN_NODES_MAX {
             return Err(CompileError::new(at, "Expected a simpler rule: its iterators over iterators multiply".into()));
         }
         Ok(())
-    }
-}
-
-fn is_present(read: &Value) -> Value {
-    json!({"and": [{"!==": [read, null]}, {"!==": [read, ""]}]})
-}
-
-fn missing_of(keys: &[(&Value, Value)]) -> Value {
-    let each: Vec<Value> = keys.iter().map(|(key, read)| json!({"if": [is_present(read), [], [key]]})).collect();
-    json!({ "merge": each })
-}
-
-fn nodes(value: &Value) -> usize {
-    match value {
-        Value::Array(elements) => 1 + elements.iter().map(nodes).sum::<usize>(),
-        Value::Object(fields) => 1 + fields.values().map(nodes).sum::<usize>(),
-        _ => 1,
     }
 }
 

@@ -24,8 +24,10 @@
 mod cost;
 mod evaluate;
 mod guard;
+mod iterators;
 mod operators;
 mod path;
+mod reads;
 mod template;
 #[cfg(test)]
 mod tests;

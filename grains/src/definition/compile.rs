@@ -1,8 +1,9 @@
 //! From a document without errors to the plan: names become indices, defaults are filled in.
 
+use super::analysis::Analysis;
 use super::document::{Document, Edge as DocumentEdge, Kind, Placed, Retry, Step as DocumentStep};
 use super::environment::Environment;
-use super::graph::{Analysis, Graph};
+use super::graph::Graph;
 use super::plan::*;
 use super::shape::workflow_reference;
 use grain_contract::limits::BACKOFF_MS_MAX;

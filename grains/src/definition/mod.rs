@@ -3,9 +3,10 @@
 //! [`load`] is the way of a document from outside: it gives all findings at once, and a plan if none of them is an error.
 //! [`compile_stored`] is the way of a stored release, on any node.
 //!
-//! The way inside: `read` (text → tree), `shape` (tree → document and its canonical form), `graph` (names, order, scopes,
-//! loops), `rules` (one a file), `compile` (document → plan).
+//! The way inside: `read` (text → tree), `shape` (tree → document and its canonical form), `graph` and `analysis` (names,
+//! order, scopes, loops), `rules` (one a file), `compile` (document → plan).
 
+mod analysis;
 mod compile;
 mod document;
 mod duration;

@@ -1,9 +1,9 @@
 //! A Fanout has branches that stay apart until its Join, and nothing enters them from the side.
 
 use super::Context;
+use crate::definition::analysis::{Analysis, FANOUTS_NESTED_MAX};
 use crate::definition::document::Kind;
 use crate::definition::finding::Finding;
-use crate::definition::graph::{Analysis, FANOUTS_NESTED_MAX};
 
 pub(super) fn check(cx: &Context<'_>, findings: &mut Vec<Finding>) {
     let Some(analysis) = cx.analysis else { return };

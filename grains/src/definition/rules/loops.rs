@@ -1,10 +1,10 @@
 //! A loop-back leads back: every way to its source passes its target.
 
 use super::Context;
+use crate::definition::analysis::LOOPS_MAX;
 use crate::definition::document::Kind;
 use crate::definition::environment::Mode;
 use crate::definition::finding::Finding;
-use crate::definition::graph::LOOPS_MAX;
 use crate::definition::plan::Guard;
 
 pub(super) fn check(cx: &Context<'_>, findings: &mut Vec<Finding>) {

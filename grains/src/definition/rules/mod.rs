@@ -16,10 +16,11 @@ mod sub_workflows;
 #[cfg(test)]
 mod tests;
 
+use super::analysis::Analysis;
 use super::document::{Document, Step};
 use super::environment::{Environment, Mode};
 use super::finding::{Finding, Spot};
-use super::graph::{Analysis, Graph};
+use super::graph::Graph;
 
 /// Names that mean something else in an expression.
 pub(super) const RESERVED: [&str; 4] = ["input", "vars", "item", "index"];

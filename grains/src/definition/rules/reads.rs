@@ -3,10 +3,10 @@
 
 use super::{Context, RESERVED};
 use crate::condition::Expression;
+use crate::definition::analysis::Bits;
 use crate::definition::document::Kind;
 use crate::definition::environment::Mode;
 use crate::definition::finding::{Finding, Spot};
-use crate::definition::graph::Bits;
 use crate::definition::plan::{Guard, Wait};
 use crate::definition::tree::quote;
 
