@@ -1,0 +1,156 @@
+//! What can be asked of Granary, apart from how it travels: gRPC and HTTP are two thin skins over this.
+//!
+//! Each operation checks the request at the edge (so that a grain meets only well-formed bodies), scopes it to the caller's
+//! tenant, and calls the grain that decides.
+
+pub mod approvals;
+pub mod check;
+pub mod definitions;
+pub mod events;
+pub mod facts;
+pub mod graph;
+pub mod journal;
+pub mod list;
+pub mod runs;
+
+use crate::config::{Live, RunControlMode};
+use crate::journal_client::JournalClient;
+use crate::library::Library;
+use crate::tenant::Caller;
+use cluster::{Request, Silo};
+use grain_contract::{Code, GrainId, GrainKind, Method, Rejection, TenantId};
+use grains::kinds::methods;
+use parking_lot::Mutex;
+use prost::Message;
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use uuid::Uuid;
+
+/// The operations of one node. Cheap to clone.
+#[derive(Clone)]
+pub struct Api {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub silo: Silo,
+    pub live: Live,
+    pub library: Arc<Library>,
+    pub journal: Option<JournalClient>,
+    pub streams: Arc<Semaphore>,
+    pub sessions: Arc<Semaphore>,
+    pub recent_approvals: Mutex<approvals::Recent>,
+    /// True once the node stops: streams end so that the server can.
+    pub stopping: watch::Receiver<bool>,
+}
+
+impl Api {
+    pub(crate) fn new(
+        silo: Silo,
+        live: Live,
+        library: Arc<Library>,
+        journal: Option<JournalClient>,
+        stopping: watch::Receiver<bool>,
+    ) -> Self {
+        let limits = live.get().limits.clone();
+        Self {
+            inner: Arc::new(Inner {
+                silo,
+                live,
+                library,
+                journal,
+                streams: Arc::new(Semaphore::new(limits.streams)),
+                sessions: Arc::new(Semaphore::new(limits.worker_sessions)),
+                recent_approvals: Mutex::new(approvals::Recent::default()),
+                stopping,
+            }),
+        }
+    }
+
+    pub fn silo(&self) -> &Silo {
+        &self.inner.silo
+    }
+
+    pub fn library(&self) -> &Library {
+        &self.inner.library
+    }
+
+    pub fn live(&self) -> &Live {
+        &self.inner.live
+    }
+
+    /// Ends once the node stops.
+    pub async fn stopping(&self) {
+        let mut stopping = self.inner.stopping.clone();
+        // A sender that is gone means the same.
+        let _ = stopping.wait_for(|stop| *stop).await;
+    }
+
+    /// A place for a long stream (events, watches).
+    pub fn stream_place(&self) -> Result<OwnedSemaphorePermit, Rejection> {
+        place(&self.inner.streams, "open streams")
+    }
+
+    /// A place for a worker's session.
+    pub fn session_place(&self) -> Result<OwnedSemaphorePermit, Rejection> {
+        place(&self.inner.sessions, "worker sessions")
+    }
+
+    pub(crate) async fn call<A: Message + Default>(
+        &self,
+        caller: &Caller,
+        target: GrainId,
+        method: Method,
+        body: Vec<u8>,
+    ) -> Result<A, Rejection> {
+        call(&self.inner.silo, target, method, body, caller.deadline).await
+    }
+
+    /// The bundled authority's operations are off while another service is the authority.
+    pub(crate) fn bundled(&self) -> Result<(), Rejection> {
+        match self.inner.live.get().run_control {
+            RunControlMode::Bundled => Ok(()),
+            RunControlMode::External => Err(Rejection::new(
+                Code::WrongState,
+                "Expected runControl: bundled for this call, but runs belong to an external Run Control here.",
+            )),
+        }
+    }
+
+    pub(crate) fn external(&self) -> Result<(), Rejection> {
+        match self.inner.live.get().run_control {
+            RunControlMode::External => Ok(()),
+            RunControlMode::Bundled => Err(Rejection::new(
+                Code::WrongState,
+                "Expected runControl: external for inbound messages, but runs belong to the bundled Run Control here.",
+            )),
+        }
+    }
+}
+
+pub(crate) async fn call<A: Message + Default>(
+    silo: &Silo,
+    target: GrainId,
+    method: Method,
+    body: Vec<u8>,
+    deadline: tokio::time::Instant,
+) -> Result<A, Rejection> {
+    let reply = silo.call(Request { target, method, body, command: None, deadline }).await?;
+    A::decode(reply.as_slice())
+        .map_err(|e| Rejection::new(Code::Internal, format!("Expected a reply that decodes, but: {e}.")))
+}
+
+pub(crate) fn run_grain(tenant: &TenantId, run_id: Uuid) -> GrainId {
+    let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
+    grain(tenant, methods::run::KIND, run_id.as_hyphenated().encode_lower(&mut text))
+}
+
+pub(crate) fn grain(tenant: &TenantId, kind: &str, key: &str) -> GrainId {
+    GrainId::new(tenant, &GrainKind::new(kind), key)
+}
+
+fn place(places: &Arc<Semaphore>, what: &str) -> Result<OwnedSemaphorePermit, Rejection> {
+    Arc::clone(places).try_acquire_owned().map_err(|_| {
+        Rejection::new(Code::Overloaded, format!("Expected fewer {what} on this silo, but all places are taken."))
+    })
+}
