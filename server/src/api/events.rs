@@ -26,6 +26,9 @@ pub const TYPES: [(&str, &str); 9] = [
     ("workflow-run-cancelled", "workflows.runs.v1.workflow-run-cancelled"),
 ];
 
+/// Events in one message.
+const EVENTS_AT_ONCE: usize = 512;
+
 /// What a consumer wants.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
@@ -43,6 +46,8 @@ pub struct Subscription {
     read_to: String,
     /// Cursors of the events given out and not acknowledged yet, in order; kept for a named cursor only.
     open: VecDeque<String>,
+    /// Read and not handed out yet: one row may hold more events than fit into a message.
+    pending: VecDeque<v1::EventEnvelope>,
 }
 
 impl Api {
@@ -72,6 +77,7 @@ impl Api {
             named,
             read_to: start,
             open: VecDeque::new(),
+            pending: VecDeque::new(),
         })
     }
 }
@@ -85,22 +91,20 @@ impl Subscription {
     /// The next events that are wanted; waits for them. Rows without any move the cursor all the same, so that a filter
     /// never holds back what may be trimmed (FR-120).
     pub async fn next(&mut self) -> Result<Vec<v1::EventEnvelope>, Rejection> {
-        loop {
-            let rows = self.reader.next_batch().await?;
-            let mut found = Vec::new();
-            for row in rows {
-                self.convert(row, &mut found)?;
+        while self.pending.is_empty() {
+            for row in self.reader.next_batch().await? {
+                self.convert(row)?;
             }
-            if !found.is_empty() {
-                if self.named {
-                    self.open.extend(found.iter().map(|e| e.cursor.clone()));
-                }
-                return Ok(found);
-            }
-            if self.named && self.open.is_empty() {
+            if self.named && self.pending.is_empty() && self.open.is_empty() {
                 self.reader.acknowledge(&self.read_to)?;
             }
         }
+        let many = self.pending.len().min(EVENTS_AT_ONCE);
+        let found: Vec<v1::EventEnvelope> = self.pending.drain(..many).collect();
+        if self.named {
+            self.open.extend(found.iter().map(|e| e.cursor.clone()));
+        }
+        Ok(found)
     }
 
     /// Everything up to this cursor is done with.
@@ -112,11 +116,11 @@ impl Subscription {
             self.open.drain(..=place);
         }
         // Once nothing is open, what was read behind it and not wanted is done with as well.
-        let done = if self.open.is_empty() { self.read_to.as_str() } else { cursor };
+        let done = if self.open.is_empty() && self.pending.is_empty() { self.read_to.as_str() } else { cursor };
         self.reader.acknowledge(done)
     }
 
-    fn convert(&mut self, row: DeliveredEvent, into: &mut Vec<v1::EventEnvelope>) -> Result<(), Rejection> {
+    fn convert(&mut self, row: DeliveredEvent) -> Result<(), Rejection> {
         if !self.wanted.run_id.is_empty() && *row.grain.key != *self.wanted.run_id {
             self.read_to = row.cursor;
             return Ok(());
@@ -131,7 +135,7 @@ impl Subscription {
                 continue;
             }
             let cursor = if i == last { row.cursor.clone() } else { self.read_to.clone() };
-            into.push(envelope(&row.grain, &event, payload, place, cursor));
+            self.pending.push_back(envelope(&row.grain, &event, payload, place, cursor));
         }
         self.read_to = row.cursor;
         Ok(())

@@ -86,6 +86,10 @@ impl Api {
         let _ = stopping.wait_for(|stop| *stop).await;
     }
 
+    pub fn is_stopping(&self) -> bool {
+        *self.inner.stopping.borrow()
+    }
+
     /// A place for a long stream (events, watches).
     pub fn stream_place(&self) -> Result<OwnedSemaphorePermit, Rejection> {
         place(&self.inner.streams, "open streams")

@@ -10,7 +10,8 @@ mod loading;
 mod load;
 mod supply;
 
-pub use load::Loaded;
+pub use load::{Incoming, Loaded};
+pub use supply::Supplies;
 
 use crate::api::{call, grain};
 use crate::config::Live;

@@ -1,0 +1,82 @@
+//! The library's use of `grains::definition`: what a document is judged against, and how a stored release becomes a plan.
+
+use super::Compiled;
+use crate::config::Config;
+use grain_contract::{Code, Rejection};
+use grains::definition::{Environment, Finding, StepKind, compile_stored};
+use granary_proto::{calls, v1};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// Findings named in one message.
+const NAMED_MAX: usize = 3;
+
+pub fn environment(
+    config: &Config,
+    schemas: BTreeMap<String, String>,
+    sub_workflows: HashMap<String, Vec<String>>,
+) -> Environment {
+    let engine = config.workflows.engine.options();
+    Environment {
+        schemas,
+        action_classes: config.policy.known_action_classes.clone(),
+        max_loop_iterations: engine.default_max_loop_iterations,
+        step_timeout_ms: engine.default_step_timeout_ms,
+        sub_workflows,
+        ..Environment::default()
+    }
+}
+
+/// # Errors
+/// `Invalid`: this build cannot read what was stored; the message names the first findings.
+pub fn stored(config: &Config, put: &calls::PutRelease) -> Result<Compiled, Rejection> {
+    let schemas: BTreeMap<String, String> = put.schemas.clone().into_iter().collect();
+    let environment = environment(config, schemas, HashMap::new());
+    let mut plan = compile_stored(&put.document, &put.release_id, put.draft, &environment).map_err(|findings| {
+        let why = sentence(&findings.iter().map(v1::Finding::from).collect::<Vec<_>>());
+        Rejection::new(Code::Invalid, format!("Expected release {:?} to compile, but: {why}", put.release_id))
+    })?;
+    plan.release_id.clone_from(&put.release_id);
+    Ok(Compiled { plan: Arc::new(plan), schemas: environment.schemas })
+}
+
+/// The classes that policy is asked about.
+pub fn action_classes(plan: &grains::definition::Plan) -> Vec<v1::StepActionClass> {
+    let steps = plan.steps.iter().filter(|s| !s.action_class.is_empty());
+    steps
+        .map(|step| v1::StepActionClass {
+            step_id: step.id.clone(),
+            kind: step.kind.as_str().to_owned(),
+            name: step.kind.queue().unwrap_or_default(),
+            action_class: step.action_class.clone(),
+        })
+        .collect()
+}
+
+/// The definitions that a plan starts as sub-workflows.
+pub fn sub_workflows(plan: &grains::definition::Plan) -> Vec<String> {
+    let of = plan.steps.iter().filter_map(|step| match &step.kind {
+        StepKind::SubWorkflow { definition_id, .. } => Some(definition_id.clone()),
+        _ => None,
+    });
+    of.collect()
+}
+
+/// The first errors, in one line for a message.
+pub fn sentence(findings: &[v1::Finding]) -> String {
+    let errors: Vec<&v1::Finding> = findings.iter().filter(|f| f.severity == "error").collect();
+    let mut parts: Vec<String> = errors.iter().take(NAMED_MAX).map(|f| place(f)).collect();
+    if errors.len() > NAMED_MAX {
+        parts.push(format!("and {} more", errors.len() - NAMED_MAX));
+    }
+    parts.join("; ")
+}
+
+fn place(finding: &v1::Finding) -> String {
+    let at = if finding.line > 0 { format!(" at {}:{}", finding.line, finding.column) } else { String::new() };
+    format!("{}{at}: {}", finding.code, finding.message)
+}
+
+pub fn to_wire(findings: &[Finding]) -> Vec<v1::Finding> {
+    findings.iter().map(v1::Finding::from).collect()
+}
