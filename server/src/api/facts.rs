@@ -1,11 +1,11 @@
 //! The inbound messages of an external Run Control, and what is done when one is missing.
 
-use super::{Api, check, run_grain};
+use super::{Api, HEADER_ROWS_MAX, check, header, run_grain};
 use crate::tenant::Caller;
 use grain_contract::{Code, GrainId, Rejection};
 use grains::kinds::methods::run;
 use granary_proto::calls::external_fact::Fact;
-use granary_proto::{calls, storage, v1};
+use granary_proto::{calls, v1};
 use prost::Message as _;
 use uuid::Uuid;
 
@@ -89,8 +89,13 @@ impl Api {
             .await
             .map_err(|why| Rejection { message: format!("{} Run Control's journal: {}", gap.message, why.message), ..gap })?;
         let mut facts: Vec<calls::ExternalFact> = missing;
-        facts.push(calls::ExternalFact { fact: Some(fact) });
-        self.send_facts(caller, &grain, facts).await
+        facts.push(calls::ExternalFact { fact: Some(fact.clone()) });
+        let advanced = self.send_facts(caller, &grain, facts).await?;
+        if advanced.last_outcome_sequence >= sequence {
+            return Ok(advanced);
+        }
+        // One of them was refused and those before it stand: asked alone, this one says why, or what is missing still.
+        self.send_facts(caller, &grain, vec![calls::ExternalFact { fact: Some(fact) }]).await
     }
 
     async fn send_facts(
@@ -104,9 +109,8 @@ impl Api {
     }
 
     fn last_applied(&self, grain: &GrainId) -> Result<u64, Rejection> {
-        let rows = self.inner.silo.rows(grain, run::table::HEADER, None, 1)?;
-        let header = rows.first().and_then(|r| storage::RunHeaderRow::decode(r.value.as_slice()).ok());
-        Ok(header.map_or(0, |h| h.last_outcome_sequence))
+        let rows = self.inner.silo.rows(grain, run::table::HEADER, None, HEADER_ROWS_MAX)?;
+        Ok(header(&rows).last_outcome_sequence)
     }
 }
 

@@ -1,16 +1,19 @@
 //! The list of runs: the index gives the order, the rows of each run say whether it is wanted. No run is activated for it.
 
 use super::runs::is_ended;
-use super::{Api, check};
+use super::{Api, HEADER_ROWS_MAX, check, header};
 use crate::tenant::Caller;
-use grain_contract::{IndexEntry, Rejection, Timestamp, limits};
-use grains::kinds::methods::index;
+use grain_contract::{Code, IndexEntry, Rejection, Timestamp, limits};
+use grains::kinds::methods::{index, run};
 use granary_proto::v1;
+use prost::Message as _;
 
 /// Index entries looked at for one page. A page may hold fewer runs than asked for, or none, and still have a next one.
 pub const ENTRIES_PER_PAGE_MAX: usize = 2_000;
 /// With a filter most entries may be passed over, so they are read in steps of at least this many while the page is empty.
 const STEP_MIN: usize = 16;
+/// Rows of one table of one open run that are read for it.
+const STEP_ROWS_MAX: usize = 2_000;
 const WAITING_ON: [&str; 9] =
     ["worker", "timer", "human", "join", "retry", "child", "predecessors", "loop", "compensation"];
 const STATES: [&str; 11] = [
@@ -51,7 +54,7 @@ impl Api {
                     // Newest first: all that follow are older still.
                     ByTime::TooOld => return Ok(answer),
                 }
-                if let Some(run) = self.summary(caller, entry, filter.needs_waiting).await?
+                if let Some(run) = self.summary(caller, entry).await?
                     && filter.wants(&run)
                 {
                     answer.runs.push(run);
@@ -68,10 +71,50 @@ impl Api {
     }
 }
 
+impl Api {
+    /// One run of the list, from its rows; from its grain if it is open and has so many rows that a page of such runs would
+    /// be dear. `None` if it is not there (any more), or cannot be read by this build.
+    async fn summary(&self, caller: &Caller, entry: &IndexEntry) -> Result<Option<v1::Run>, Rejection> {
+        let grain = &entry.grain;
+        let mut rows = self.inner.silo.rows(grain, run::table::HEADER, None, HEADER_ROWS_MAX)?;
+        rows.extend(self.inner.silo.rows(grain, run::table::AUTHORITY, None, HEADER_ROWS_MAX)?);
+        let known = header(&rows);
+        let mut plan = None;
+        if known.ended_ms == 0 && !known.definition_release_id.is_empty() {
+            for table in [run::table::STEP_RUNS, run::table::COMPENSATION] {
+                let more = self.inner.silo.rows(grain, table, None, STEP_ROWS_MAX)?;
+                if more.len() == STEP_ROWS_MAX {
+                    return self.from_grain(caller, entry).await;
+                }
+                rows.extend(more);
+            }
+            let release = self.inner.library.release(&grain.tenant, &known.definition_release_id, caller.deadline).await;
+            // Without its plan a run is shown all the same, but not what it waits for.
+            plan = release.ok();
+        }
+        let plan = plan.as_ref().map(|compiled| compiled.plan.as_ref());
+        match grains::kinds::run::summary(grain, &rows, plan) {
+            Ok(run) => Ok(run.map(without_output)),
+            Err(corrupt) => {
+                tracing::warn!(%grain, %corrupt, "a run cannot be read and is left out of the list");
+                Ok(None)
+            }
+        }
+    }
+
+    async fn from_grain(&self, caller: &Caller, entry: &IndexEntry) -> Result<Option<v1::Run>, Rejection> {
+        let request = v1::GetRunRequest { run_id: entry.grain.key.to_string() };
+        match self.call(caller, entry.grain.clone(), run::GET, request.encode_to_vec()).await {
+            Ok(run) => Ok(Some(without_output(run))),
+            Err(r) if matches!(r.code, Code::NotFound | Code::Quarantined) => Ok(None),
+            Err(r) => Err(r),
+        }
+    }
+}
+
 struct Filter<'a> {
     request: &'a v1::ListRunsRequest,
     index: &'static str,
-    needs_waiting: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -101,11 +144,7 @@ impl<'a> Filter<'a> {
         check::optional_name(&request.queue, "queue")?;
         let only_open = !waiting.is_empty()
             || (!request.states.is_empty() && request.states.iter().all(|state| !is_ended(state)));
-        Ok(Self {
-            request,
-            index: if only_open { index::OPEN_RUNS } else { index::RUNS },
-            needs_waiting: !waiting.is_empty(),
-        })
+        Ok(Self { request, index: if only_open { index::OPEN_RUNS } else { index::RUNS } })
     }
 
     fn by_time(&self, entry: &IndexEntry) -> ByTime {

@@ -18,7 +18,8 @@ use crate::journal_client::JournalClient;
 use crate::library::Library;
 use crate::tenant::Caller;
 use cluster::{Request, Silo};
-use grain_contract::{Code, GrainId, GrainKind, Method, Rejection, TenantId};
+use grain_contract::{Code, GrainId, GrainKind, Method, Rejection, Row, TenantId};
+use granary_proto::storage;
 use grains::kinds::methods;
 use parking_lot::Mutex;
 use prost::Message;
@@ -142,6 +143,19 @@ pub(crate) async fn call<A: Message + Default>(
     let reply = silo.call(Request { target, method, body, command: None, deadline }).await?;
     A::decode(reply.as_slice())
         .map_err(|e| Rejection::new(Code::Internal, format!("Expected a reply that decodes, but: {e}.")))
+}
+
+/// A run's header lies in a few rows whose fields do not overlap: what is fixed and what moves.
+pub(crate) const HEADER_ROWS_MAX: usize = 8;
+
+/// The header of these rows; rows that this build does not read add nothing.
+pub(crate) fn header(rows: &[Row]) -> storage::RunHeaderRow {
+    let mut header = storage::RunHeaderRow::default();
+    for row in rows {
+        // What was merged before a fault stays: the fields that matter here are either whole or not there.
+        let _ = header.merge(row.value.as_slice());
+    }
+    header
 }
 
 pub(crate) fn run_grain(tenant: &TenantId, run_id: Uuid) -> GrainId {

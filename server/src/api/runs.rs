@@ -1,6 +1,6 @@
 //! Submit, get, cancel, watch.
 
-use super::{Api, check, run_grain};
+use super::{Api, HEADER_ROWS_MAX, check, header, run_grain};
 use crate::tenant::Caller;
 use cluster::Watch;
 use grain_contract::{Code, GrainId, Rejection, TenantId};
@@ -89,9 +89,8 @@ impl Api {
 
     /// The release that an accepted run was pinned to.
     fn pinned_release(&self, grain: &GrainId) -> Result<Option<String>, Rejection> {
-        let rows = self.inner.silo.rows(grain, run::table::HEADER, None, 1)?;
-        let header = rows.first().and_then(|r| granary_proto::storage::RunHeaderRow::decode(r.value.as_slice()).ok());
-        Ok(header.map(|h| h.definition_release_id).filter(|id| !id.is_empty()))
+        let rows = self.inner.silo.rows(grain, run::table::HEADER, None, HEADER_ROWS_MAX)?;
+        Ok(Some(header(&rows).definition_release_id).filter(|id| !id.is_empty()))
     }
 
     /// The release that a new run shall be pinned to.

@@ -1,7 +1,7 @@
 //! Configuration: one value, from defaults, a file and the environment.
 //!
 //! Keys are camelCase as in S1's options; `docs/configuration.example.yaml` lists all of them. An unknown key is an error
-//! at the start that names the key and where it stood. The keys of `workflows.engine`, `policy`, `retention` and `log` are
+//! at the start that names the key and where it stood. The keys of `workflows.engine`, `policy` and `log` are
 //! taken over while the process runs when the file changes; all others need a restart.
 
 mod load;

@@ -67,7 +67,7 @@ pub struct WorkflowsConfig {
     pub engine: EngineConfig,
 }
 
-/// S1's section `Workflows:Engine`. Reloadable but for `conditionLanguage`.
+/// S1's section `Workflows:Engine`. Reloadable but for `conditionLanguage` and `stuckRunSeconds`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct EngineConfig {
@@ -97,8 +97,10 @@ pub struct PolicyConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct RetentionConfig {
-    /// Events that every named cursor has passed are kept this long at least; a cursor that is slower loses them then.
+    /// Events are kept this long, whether or not a consumer has acknowledged them.
     pub event_hours: u64,
+    /// Events of one shard that are kept at most; the oldest go before their time.
+    pub events_per_shard_max: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -256,7 +258,7 @@ impl Default for PolicyConfig {
 
 impl Default for RetentionConfig {
     fn default() -> Self {
-        Self { event_hours: 7 * 24 }
+        Self { event_hours: 7 * 24, events_per_shard_max: 1_000_000 }
     }
 }
 

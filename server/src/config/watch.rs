@@ -34,8 +34,8 @@ impl Live {
         let mut next = Config::clone(&old);
         next.workflows.engine = fresh.workflows.engine.clone();
         next.workflows.engine.condition_language = old.workflows.engine.condition_language.clone();
+        next.workflows.engine.stuck_run_seconds = old.workflows.engine.stuck_run_seconds;
         next.policy = fresh.policy.clone();
-        next.retention = fresh.retention.clone();
         next.log = fresh.log.clone();
         let waiting = differences(&next, fresh);
         self.0.store(Arc::new(next));

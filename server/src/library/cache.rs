@@ -57,6 +57,10 @@ impl Cache {
         self.inner.lock().plans.remove(&(tenant.clone(), Arc::from(release_id)));
     }
 
+    pub fn clear(&self) {
+        self.inner.lock().plans.clear();
+    }
+
     pub fn refused(&self, tenant: &TenantId, release_id: &str) -> Option<Rejection> {
         let inner = self.inner.lock();
         let (refusal, at) = inner.refusals.get(&(tenant.clone(), Arc::from(release_id)))?;

@@ -71,6 +71,11 @@ impl Library {
         let _ = self.silo.set(silo);
     }
 
+    /// Plans are compiled again when they are next asked for: a default changed.
+    pub fn forget_plans(&self) {
+        self.plans.clear();
+    }
+
     fn silo(&self) -> Result<&Silo, Rejection> {
         let starting = || Rejection::new(Code::Unavailable, "Expected a running silo, but it is still starting.");
         self.silo.get().ok_or_else(starting)

@@ -4,6 +4,7 @@
 //! count is old. Ended runs cost nothing. A count that meets more runs than one pass may look at goes on where it stopped at
 //! the next pass, and the figures change when it is complete.
 
+use crate::api::{HEADER_ROWS_MAX, header};
 use arc_swap::ArcSwap;
 use grain_contract::{IndexEntry, TenantId};
 use grains::kinds::methods::{index, run};
@@ -121,8 +122,8 @@ fn count_shard(shard: &Shard, work: &mut Work, left: &mut usize) -> bool {
 
 fn count_run(shard: &Shard, entry: &IndexEntry, counts: &mut Counts) {
     let grain = &entry.grain;
-    let Ok(rows) = shard.rows(grain, run::table::HEADER, None, 1) else { return };
-    let Some(header) = rows.first().and_then(|r| storage::RunHeaderRow::decode(r.value.as_slice()).ok()) else { return };
+    let Ok(rows) = shard.rows(grain, run::table::HEADER, None, HEADER_ROWS_MAX) else { return };
+    let header = header(&rows);
     let definition = definition_of(shard, grain, &header.definition_release_id);
     let key = (grain.tenant.clone(), definition, Arc::from(header.state.as_str()));
     *counts.runs.entry(key).or_default() += 1;
