@@ -52,10 +52,10 @@ pub struct Subscription {
 
 impl Api {
     pub async fn subscribe(&self, caller: &Caller, request: &v1::Subscribe) -> Result<Subscription, Rejection> {
-        check::optional_name(&request.name, "name")?;
+        check::optional_name(&request.cursor_name, "cursorName")?;
         let wanted = Wanted::of(&request.types, &request.run_id)?;
         let from = match request.from.as_str() {
-            "" if request.name.is_empty() => ReadFrom::Latest,
+            "" if request.cursor_name.is_empty() => ReadFrom::Latest,
             "" | "earliest" => ReadFrom::Earliest,
             "latest" => ReadFrom::Latest,
             cursor => ReadFrom::Cursor(cursor.to_owned()),
@@ -64,10 +64,10 @@ impl Api {
             ReadFrom::Cursor(cursor) => cursor.clone(),
             ReadFrom::Earliest | ReadFrom::Latest => String::new(),
         };
-        let named = !request.name.is_empty();
+        let named = !request.cursor_name.is_empty();
         let read = ReadEvents {
             tenant: Some(caller.tenant.clone()),
-            cursor_name: named.then(|| request.name.clone()),
+            cursor_name: named.then(|| request.cursor_name.clone()),
             from,
         };
         let reader = self.inner.silo.events(read).await?;

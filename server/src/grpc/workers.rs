@@ -205,7 +205,7 @@ impl Session {
         Ok(())
     }
 
-    async fn say(&self, message: Out) -> Result<(), Status> {
+    async fn say(&mut self, message: Out) -> Result<(), Status> {
         send(&self.tell, message).await.map_err(|()| Status::cancelled("The worker is gone."))
     }
 }

@@ -58,7 +58,7 @@ async fn stream(
     let last = headers.get("last-event-id").and_then(|v| v.to_str().ok()).unwrap_or_default();
     let from = [last, cursor.as_str(), from.as_str()].into_iter().find(|text| !text.is_empty()).unwrap_or("latest");
     let request = v1::Subscribe {
-        name: String::new(),
+        cursor_name: String::new(),
         from: from.to_owned(),
         types: params.many("type"),
         run_id: params.text("runId")?,

@@ -3,7 +3,8 @@
 use super::Compiled;
 use crate::config::Config;
 use grain_contract::{Code, Rejection};
-use grains::definition::{Environment, Finding, StepKind, compile_stored};
+use grains::definition::{Environment, Finding, Schema, StepKind, compile_stored, is_builtin};
+use granary_proto::wire::Json;
 use granary_proto::{calls, v1};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -37,7 +38,56 @@ pub fn stored(config: &Config, put: &calls::PutRelease) -> Result<Compiled, Reje
         Rejection::new(Code::Invalid, format!("Expected release {:?} to compile, but: {why}", put.release_id))
     })?;
     plan.release_id.clone_from(&put.release_id);
-    Ok(Compiled { plan: Arc::new(plan), schemas: environment.schemas })
+    let input_schema = InputSchema::of(&plan.input_schema_ref, &environment.schemas)?;
+    Ok(Compiled { plan: Arc::new(plan), input_schema })
+}
+
+/// What a run's input must look like.
+pub enum InputSchema {
+    /// `builtin:object`
+    Object,
+    Schema(Box<Schema>),
+}
+
+impl InputSchema {
+    /// A reference that does not resolve takes any value: publication refused it, a draft was warned.
+    fn of(reference: &str, schemas: &BTreeMap<String, String>) -> Result<Option<Self>, Rejection> {
+        match schemas.get(reference) {
+            _ if reference == "builtin:object" => Ok(Some(Self::Object)),
+            Some(text) if !is_builtin(reference) => {
+                let unusable = |why| Rejection::new(Code::Invalid, format!("Expected schema {reference:?} to compile, but {why}."));
+                Ok(Some(Self::Schema(Box::new(Schema::compile(text).map_err(unusable)?))))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// # Errors
+    /// `Invalid` at the first place that does not fit; all faults are in the message.
+    pub fn check(&self, input: Option<&Json>) -> Result<(), Rejection> {
+        let value = match input {
+            Some(json) => json.value().map_err(|e| {
+                Rejection::new(Code::Invalid, format!("Expected one JSON value, but: {e}.")).at("input")
+            })?,
+            None => serde_json::Value::Null,
+        };
+        let faults: Vec<(String, String)> = match self {
+            Self::Object if value.is_object() => Vec::new(),
+            Self::Object => vec![(String::new(), "it is not an object".to_owned())],
+            Self::Schema(schema) => schema.check(&value).into_iter().map(|f| (f.path, f.message)).collect(),
+        };
+        let Some((first, _)) = faults.first() else { return Ok(()) };
+        let field = format!("input{}", first.replace('/', "."));
+        let named: Vec<String> = faults
+            .iter()
+            .take(NAMED_MAX)
+            .map(|(path, why)| if path.is_empty() { why.clone() } else { format!("{path}: {why}") })
+            .collect();
+        let more = faults.len().saturating_sub(NAMED_MAX);
+        let tail = if more > 0 { format!("; and {more} more") } else { String::new() };
+        let message = format!("Expected an input that fits the definition's schema, but {}{tail}.", named.join("; "));
+        Err(Rejection::new(Code::Invalid, message).at(field))
+    }
 }
 
 /// The classes that policy is asked about.
@@ -53,7 +103,7 @@ pub fn action_classes(plan: &grains::definition::Plan) -> Vec<v1::StepActionClas
         .collect()
 }
 
-/// The definitions that a plan starts as sub-workflows.
+/// The definitions that a stored plan starts as sub-workflows.
 pub fn sub_workflows(plan: &grains::definition::Plan) -> Vec<String> {
     let of = plan.steps.iter().filter_map(|step| match &step.kind {
         StepKind::SubWorkflow { definition_id, .. } => Some(definition_id.clone()),

@@ -41,7 +41,7 @@ pub struct Incoming {
 impl Library {
     /// Checks a document and keeps nothing.
     pub async fn validate(
-        self: &Arc<Self>,
+        &self,
         tenant: &TenantId,
         request: &v1::ValidateWorkflowDefinitionRequest,
         deadline: Instant,
@@ -57,7 +57,7 @@ impl Library {
         Ok(v1::ValidateWorkflowDefinitionResponse {
             valid,
             findings: compile::to_wire(&judged.findings),
-            step_count: judged.plan.as_ref().map_or(0, |p| u32::try_from(p.steps.len()).unwrap_or(u32::MAX)),
+            step_count: judged.step_count,
             definition_id: judged.definition_id,
             version: judged.version,
             graph_hash: judged.graph_hash,
@@ -68,7 +68,7 @@ impl Library {
     ///
     /// A document with errors is an answer (no version, the findings), not a rejection.
     pub async fn load(
-        self: &Arc<Self>,
+        &self,
         tenant: &TenantId,
         incoming: Incoming,
         deadline: Instant,
@@ -131,7 +131,7 @@ impl Library {
     }
 
     async fn from_registry(
-        self: &Arc<Self>,
+        &self,
         tenant: &TenantId,
         announced: &v1::AssetReleasePublishedMessage,
     ) -> Result<Loaded, Rejection> {
@@ -158,7 +158,7 @@ impl Library {
 
     /// Without a registry a published release can only be one that was loaded here.
     async fn already_here(
-        self: &Arc<Self>,
+        &self,
         tenant: &TenantId,
         announced: &v1::AssetReleasePublishedMessage,
         deadline: Instant,
@@ -174,7 +174,7 @@ impl Library {
     }
 
     async fn judge(
-        self: &Arc<Self>,
+        &self,
         tenant: &TenantId,
         document: &str,
         mode: Mode,
@@ -183,18 +183,17 @@ impl Library {
     ) -> Result<Judged, Rejection> {
         let config = self.live.get();
         let alone = judge_off_thread(document, mode, compile::environment(&config, schemas.clone(), HashMap::new())).await?;
-        let children = alone.plan.as_ref().map(compile::sub_workflows).unwrap_or_default();
-        if children.is_empty() {
+        if alone.sub_workflows.is_empty() {
             return Ok(alone);
         }
         // Only a document that starts others can be part of a cycle across definitions: judged again with what those start.
-        let known = self.starts(tenant, children, deadline).await?;
+        let known = self.starts(tenant, alone.sub_workflows, deadline).await?;
         judge_off_thread(document, mode, compile::environment(&config, schemas, known)).await
     }
 
     /// Which definitions these start, and those in turn, as far as they are known.
     async fn starts(
-        self: &Arc<Self>,
+        &self,
         tenant: &TenantId,
         first: Vec<String>,
         deadline: Instant,
@@ -206,7 +205,7 @@ impl Library {
                 continue;
             }
             let compiled = match self.version_of(tenant, &id, None, deadline).await {
-                Ok(version) => self.release(tenant, &version.release_id, deadline).await,
+                Ok(version) => self.release_here(tenant, &version.release_id, deadline).await,
                 Err(refusal) => Err(refusal),
             };
             let starts = match compiled {
@@ -295,7 +294,7 @@ fn summary(
         release_id: release_id.to_owned(),
         tenant_id: tenant.to_string(),
         graph_hash: judged.graph_hash.clone(),
-        step_count: u32::try_from(plan.steps.len()).unwrap_or(u32::MAX),
+        step_count: judged.step_count,
         input_schema_ref: plan.input_schema_ref.clone(),
         output_schema_ref: plan.output_schema_ref.clone(),
         max_loop_iterations: plan.max_loop_iterations,

@@ -20,20 +20,21 @@ use crate::policy::Policy;
 use crate::registry::Registry;
 use crate::tenant::Caller;
 use cache::Cache;
+use compile::InputSchema;
 use cluster::Silo;
 use grain_contract::{Code, Rejection, TenantId};
 use grains::definition::Plan;
 use grains::kinds::methods::{definition, release};
 use granary_proto::wire::Json;
 use granary_proto::{calls, v1};
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use tokio::time::Instant;
 
 /// A release, ready to run.
 pub struct Compiled {
     pub plan: Arc<Plan>,
-    pub schemas: BTreeMap<String, String>,
+    /// `None` if any input will do.
+    pub input_schema: Option<InputSchema>,
 }
 
 pub struct Library {
@@ -91,10 +92,7 @@ impl Library {
         release_id: &str,
         deadline: Instant,
     ) -> Result<Arc<Compiled>, Rejection> {
-        if let Some(found) = self.plans.get(tenant, release_id) {
-            return Ok(found);
-        }
-        match self.stored(tenant, release_id, deadline).await {
+        match self.release_here(tenant, release_id, deadline).await {
             Err(refusal) if refusal.code == Code::NotFound => {}
             answer => return answer,
         }
@@ -107,6 +105,19 @@ impl Library {
         let announced = v1::AssetReleasePublishedMessage { release_id: release_id.to_owned(), ..Default::default() };
         self.published(tenant, announced, deadline).await?;
         self.stored(tenant, release_id, deadline).await
+    }
+
+    /// The same, without asking the Agent Registry.
+    async fn release_here(
+        &self,
+        tenant: &TenantId,
+        release_id: &str,
+        deadline: Instant,
+    ) -> Result<Arc<Compiled>, Rejection> {
+        match self.plans.get(tenant, release_id) {
+            Some(found) => Ok(found),
+            None => self.stored(tenant, release_id, deadline).await,
+        }
     }
 
     async fn stored(
@@ -167,7 +178,7 @@ impl Library {
         input: Option<&Json>,
     ) -> Result<(), Rejection> {
         match self.release(&caller.tenant, release_id, caller.deadline).await {
-            Ok(compiled) => compile::check_input(&compiled, input),
+            Ok(compiled) => compiled.input_schema.as_ref().map_or(Ok(()), |schema| schema.check(input)),
             Err(_) => Ok(()),
         }
     }
