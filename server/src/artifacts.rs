@@ -28,10 +28,8 @@ impl Artifacts {
     }
 
     pub async fn get(&self, tenant: &TenantId, reference: &str) -> Result<v1::GetArtifactResponse, Rejection> {
-        let mut request = tonic::Request::new(v1::GetArtifactRequest {
-            r#ref: reference.to_owned(),
-            tenant_id: tenant.to_string(),
-        });
+        let mut request =
+            tonic::Request::new(v1::GetArtifactRequest { r#ref: reference.to_owned(), tenant_id: tenant.to_string() });
         request.set_timeout(CALL_MAX);
         let answer = self.client.clone().get_artifact(request).await;
         answer.map(tonic::Response::into_inner).map_err(|status| outside::refusal("Artifacts", &status))

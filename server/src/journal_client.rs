@@ -81,7 +81,8 @@ impl JournalClient {
                 page_size: u32::try_from(limits::PAGE_MAX).unwrap_or(u32::MAX),
             });
             request.set_timeout(outside::patience(caller.deadline));
-            let page = client.read_facts(request).await.map_err(|s| outside::refusal("RunControlJournal", &s))?.into_inner();
+            let page =
+                client.read_facts(request).await.map_err(|s| outside::refusal("RunControlJournal", &s))?.into_inner();
             let last = page.facts.iter().map(|f| f.sequence).max().unwrap_or(0);
             found.extend(page.facts);
             // A page that does not move on would be asked for again and again.

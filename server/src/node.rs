@@ -54,12 +54,12 @@ impl Granary {
         Self::start_with(config, None, Arc::new(SystemClock::default())).await
     }
 
-    /// As [`Granary::start`], and follows the file of `source` for the reloadable keys.
+    /// As [`Granary::start`], and follows the file of `source`, if there is one, for the reloadable keys.
     ///
     /// # Errors
     /// As [`Granary::start`]; the file cannot be watched.
-    pub async fn start_from(config: Config, source: Source) -> anyhow::Result<Node> {
-        Self::start_with(config, Some(source), Arc::new(SystemClock::default())).await
+    pub async fn start_from(config: Config, source: Option<Source>) -> anyhow::Result<Node> {
+        Self::start_with(config, source, Arc::new(SystemClock::default())).await
     }
 
     /// As [`Granary::start_from`], with a clock of the caller's.
@@ -79,7 +79,8 @@ impl Granary {
         let journal = journal.map(JournalClient::connect).transpose()?;
 
         let folder = config.store.data_dir.display().to_string();
-        let host = Host::open(host_options(&config)).await.with_context(|| format!("cannot open data folder {folder}"))?;
+        let host =
+            Host::open(host_options(&config)).await.with_context(|| format!("cannot open data folder {folder}"))?;
         let supplies = Arc::new(Supplies(Arc::clone(&library)));
         let types = grain_types(kind_options(&live));
         let silo = Silo::start(host.clone(), silo_options(&config), types, supplies, clock).await?;
@@ -231,7 +232,9 @@ fn serve(
         .add_routes(tonic::service::Routes::from(router));
     let incoming = tonic::transport::server::TcpIncoming::from(listener).with_nodelay(Some(true));
     let api = api.clone();
-    Ok(tokio::spawn(async move { server.serve_with_incoming_shutdown(incoming, async move { api.stopping().await }).await }))
+    Ok(tokio::spawn(
+        async move { server.serve_with_incoming_shutdown(incoming, async move { api.stopping().await }).await },
+    ))
 }
 
 fn watch_file(source: Option<Source>, live: Live, api: Api) -> anyhow::Result<Option<Watcher>> {

@@ -33,5 +33,8 @@ pub fn refusal(service: &str, status: &tonic::Status) -> Rejection {
         tonic::Code::Unimplemented | tonic::Code::DataLoss => Code::Internal,
         _ => Code::Unavailable,
     };
-    Rejection::new(code, format!("Expected an answer of {service}, but it says {:?}: {}.", status.code(), status.message()))
+    Rejection::new(
+        code,
+        format!("Expected an answer of {service}, but it says {:?}: {}.", status.code(), status.message()),
+    )
 }

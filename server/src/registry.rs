@@ -25,7 +25,11 @@ impl Registry {
         Ok(Self { client })
     }
 
-    pub async fn load_release(&self, tenant: &TenantId, release_id: &str) -> Result<v1::LoadReleaseResponse, Rejection> {
+    pub async fn load_release(
+        &self,
+        tenant: &TenantId,
+        release_id: &str,
+    ) -> Result<v1::LoadReleaseResponse, Rejection> {
         let body = v1::LoadReleaseRequest { release_id: release_id.to_owned(), tenant_id: tenant.to_string() };
         let mut request = tonic::Request::new(body);
         request.set_timeout(TRY_MAX);

@@ -47,5 +47,6 @@ pub fn set_filter(filter: &str) -> Result<(), String> {
 }
 
 fn parse(filter: &str) -> Result<EnvFilter, String> {
-    EnvFilter::try_new(filter).map_err(|e| format!("Expected a log filter like info,cluster=debug, but {filter:?}: {e}"))
+    EnvFilter::try_new(filter)
+        .map_err(|e| format!("Expected a log filter like info,cluster=debug, but {filter:?}: {e}"))
 }

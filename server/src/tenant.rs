@@ -103,9 +103,7 @@ mod tests {
         if let Some(tenant) = tenant {
             headers.insert(TENANT_HEADER, HeaderValue::from_bytes(tenant).expect("header"));
         }
-        Caller::of(&headers, development, Duration::from_secs(1))
-            .map(|c| c.tenant.to_string())
-            .map_err(|r| r.code)
+        Caller::of(&headers, development, Duration::from_secs(1)).map(|c| c.tenant.to_string()).map_err(|r| r.code)
     }
 
     /// [P2] (the part that needs no tokens)

@@ -46,7 +46,8 @@ impl Api {
         request: &v1::ListApprovalsRequest,
     ) -> Result<v1::ListApprovalsResponse, Rejection> {
         let page_size = check::page_size(request.page_size);
-        let mut answer = v1::ListApprovalsResponse { next_page_token: request.page_token.clone(), ..Default::default() };
+        let mut answer =
+            v1::ListApprovalsResponse { next_page_token: request.page_token.clone(), ..Default::default() };
         let mut bytes = 0;
         // One by one, since proposals may be large and the index's tokens stand between its pages only.
         while answer.approvals.len() < page_size && bytes < PAGE_BYTES_MAX {
@@ -92,7 +93,11 @@ impl Api {
         Ok(found)
     }
 
-    pub async fn decide(&self, caller: &Caller, mut request: v1::DecideApprovalRequest) -> Result<v1::Approval, Rejection> {
+    pub async fn decide(
+        &self,
+        caller: &Caller,
+        mut request: v1::DecideApprovalRequest,
+    ) -> Result<v1::Approval, Rejection> {
         self.bundled()?;
         let approval = check::id(&request.approval_id, "approvalId")?;
         if !DECISIONS.contains(&request.decision.as_str()) {

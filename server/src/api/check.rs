@@ -51,7 +51,10 @@ pub fn optional_name(text: &str, field: &str) -> Result<(), Rejection> {
 pub fn optional_text_name(name: &str, field: &str) -> Result<(), Rejection> {
     if name.len() > limits::NAME_BYTES_MAX || name.chars().any(char::is_control) {
         let most = limits::NAME_BYTES_MAX;
-        return Err(invalid(field, format!("Expected at most {most} bytes without control characters, but found {}.", shown(name))));
+        return Err(invalid(
+            field,
+            format!("Expected at most {most} bytes without control characters, but found {}.", shown(name)),
+        ));
     }
     Ok(())
 }
@@ -148,7 +151,9 @@ mod tests {
         let good = "0190A3C4-7d1e-7f3a-9c55-2f6b8e0d4a11";
         assert_eq!(id(good, "runId").expect("good").to_string(), good.to_lowercase());
         let nil = "00000000-0000-0000-0000-000000000000";
-        for bad in ["", "1", "0190a3c47d1e7f3a9c552f6b8e0d4a11", "{0190a3c4-7d1e-7f3a-9c55-2f6b8e0d4a11}", nil, "../../x"] {
+        for bad in
+            ["", "1", "0190a3c47d1e7f3a9c552f6b8e0d4a11", "{0190a3c4-7d1e-7f3a-9c55-2f6b8e0d4a11}", nil, "../../x"]
+        {
             let refusal = id(bad, "runId").expect_err(bad);
             assert_eq!((refusal.code, refusal.field.as_str()), (Code::Invalid, "runId"), "{bad}");
         }

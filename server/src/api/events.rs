@@ -71,14 +71,7 @@ impl Api {
             from,
         };
         let reader = self.inner.silo.events(read).await?;
-        Ok(Subscription {
-            reader,
-            wanted,
-            named,
-            read_to: start,
-            open: VecDeque::new(),
-            pending: VecDeque::new(),
-        })
+        Ok(Subscription { reader, wanted, named, read_to: start, open: VecDeque::new(), pending: VecDeque::new() })
     }
 }
 
@@ -110,7 +103,10 @@ impl Subscription {
     /// Everything up to this cursor is done with.
     pub fn acknowledge(&mut self, cursor: &str) -> Result<(), Rejection> {
         if !self.named {
-            return Err(check::invalid("acknowledge", "Expected a named cursor to acknowledge, but this one has no name."));
+            return Err(check::invalid(
+                "acknowledge",
+                "Expected a named cursor to acknowledge, but this one has no name.",
+            ));
         }
         if let Some(place) = self.open.iter().rposition(|c| c == cursor) {
             self.open.drain(..=place);
@@ -125,8 +121,9 @@ impl Subscription {
             self.read_to = row.cursor;
             return Ok(());
         }
-        let batch = v1::EventBatch::decode(row.body.as_slice())
-            .map_err(|e| Rejection::new(Code::Quarantined, format!("Expected events that this build reads, but: {e}.")))?;
+        let batch = v1::EventBatch::decode(row.body.as_slice()).map_err(|e| {
+            Rejection::new(Code::Quarantined, format!("Expected events that this build reads, but: {e}."))
+        })?;
         let last = batch.events.len().saturating_sub(1);
         for (i, event) in batch.events.into_iter().enumerate() {
             let Some(payload) = &event.payload else { continue };

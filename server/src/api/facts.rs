@@ -10,7 +10,11 @@ use prost::Message as _;
 use uuid::Uuid;
 
 impl Api {
-    pub async fn run_accepted(&self, caller: &Caller, mut m: v1::RunAcceptedMessage) -> Result<v1::Advanced, Rejection> {
+    pub async fn run_accepted(
+        &self,
+        caller: &Caller,
+        mut m: v1::RunAcceptedMessage,
+    ) -> Result<v1::Advanced, Rejection> {
         check::optional_name(&m.project_id, "projectId")?;
         check::name(&m.definition_release_id, "definitionReleaseId")?;
         check::json(&mut m.input, "input")?;
@@ -84,10 +88,10 @@ impl Api {
         };
         let Some(journal) = &self.inner.journal else { return Err(gap) };
         let applied = self.last_applied(&grain)?;
-        let missing = journal
-            .facts_between(caller, id, applied, sequence)
-            .await
-            .map_err(|why| Rejection { message: format!("{} Run Control's journal: {}", gap.message, why.message), ..gap })?;
+        let missing = journal.facts_between(caller, id, applied, sequence).await.map_err(|why| Rejection {
+            message: format!("{} Run Control's journal: {}", gap.message, why.message),
+            ..gap
+        })?;
         let mut facts: Vec<calls::ExternalFact> = missing;
         facts.push(calls::ExternalFact { fact: Some(fact.clone()) });
         let advanced = self.send_facts(caller, &grain, facts).await?;
@@ -147,7 +151,9 @@ pub(crate) fn fact_of(run_id: Uuid, entry: v1::JournalEntry) -> Option<calls::Ex
             decided_by: entry.by,
             occurred_at,
         }),
-        "RunCancelled" => Fact::Cancelled(v1::RunCancelledMessage { run_id, sequence, reason: entry.text, occurred_at }),
+        "RunCancelled" => {
+            Fact::Cancelled(v1::RunCancelledMessage { run_id, sequence, reason: entry.text, occurred_at })
+        }
         _ => return None,
     };
     Some(calls::ExternalFact { fact: Some(fact) })

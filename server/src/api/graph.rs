@@ -70,7 +70,8 @@ impl Api {
             let page = self.journal_page(caller, id, after, limits::PAGE_MAX)?;
             entries.extend(page.entries);
             if entries.len() > REPROJECT_ENTRIES_MAX {
-                let message = format!("Expected at most {REPROJECT_ENTRIES_MAX} journal entries, but this run has more.");
+                let message =
+                    format!("Expected at most {REPROJECT_ENTRIES_MAX} journal entries, but this run has more.");
                 return Err(Rejection::new(Code::TooLarge, message));
             }
             if page.next_after == 0 {

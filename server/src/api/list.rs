@@ -62,7 +62,8 @@ impl Api {
             }
             token = page.next_page_token;
             let full = answer.runs.len() == page_size;
-            let nearly = page_size - answer.runs.len() < STEP_MIN && !answer.runs.is_empty() && looked_at > page_size * 2;
+            let nearly =
+                page_size - answer.runs.len() < STEP_MIN && !answer.runs.is_empty() && looked_at > page_size * 2;
             if token.is_empty() || full || nearly || looked_at >= ENTRIES_PER_PAGE_MAX {
                 answer.next_page_token = token;
                 return Ok(answer);
@@ -88,7 +89,8 @@ impl Api {
                 }
                 rows.extend(more);
             }
-            let release = self.inner.library.release(&grain.tenant, &known.definition_release_id, caller.deadline).await;
+            let release =
+                self.inner.library.release(&grain.tenant, &known.definition_release_id, caller.deadline).await;
             // Without its plan a run is shown all the same, but not what it waits for.
             plan = release.ok();
         }
@@ -142,8 +144,8 @@ impl<'a> Filter<'a> {
         }
         check::optional_name(&request.definition_id, "definitionId")?;
         check::optional_name(&request.queue, "queue")?;
-        let only_open = !waiting.is_empty()
-            || (!request.states.is_empty() && request.states.iter().all(|state| !is_ended(state)));
+        let only_open =
+            !waiting.is_empty() || (!request.states.is_empty() && request.states.iter().all(|state| !is_ended(state)));
         Ok(Self { request, index: if only_open { index::OPEN_RUNS } else { index::RUNS } })
     }
 
@@ -164,9 +166,11 @@ impl<'a> Filter<'a> {
             || request.states.iter().any(|state| *state == run.state || *state == run.engine_state);
         let definition = request.definition_id.is_empty() || request.definition_id == run.definition_id;
         let waiting = request.waiting_on.is_empty()
-            || run.waiting.iter().filter_map(|w| w.waiting.as_ref()).any(|w| {
-                w.on == request.waiting_on && (request.queue.is_empty() || w.queue == request.queue)
-            });
+            || run
+                .waiting
+                .iter()
+                .filter_map(|w| w.waiting.as_ref())
+                .any(|w| w.on == request.waiting_on && (request.queue.is_empty() || w.queue == request.queue));
         state && definition && waiting
     }
 }

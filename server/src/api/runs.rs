@@ -42,12 +42,8 @@ impl Api {
         };
         self.inner.library.check_input(caller, &release_id, request.input.as_ref()).await?;
         request.run_id = run_id.to_string();
-        let submit = calls::Submit {
-            request: Some(request),
-            release_id,
-            by: caller.by.clone(),
-            ..calls::Submit::default()
-        };
+        let submit =
+            calls::Submit { request: Some(request), release_id, by: caller.by.clone(), ..calls::Submit::default() };
         self.call(caller, grain, run::SUBMIT, submit.encode_to_vec()).await
     }
 
@@ -81,7 +77,8 @@ impl Api {
                 if check::id(&request.run_id, "runId")? == wanted {
                     return Ok(wanted);
                 }
-                let message = format!("Expected no runId beside a clientKey (the key stands for run {wanted}), but found one.");
+                let message =
+                    format!("Expected no runId beside a clientKey (the key stands for run {wanted}), but found one.");
                 Err(check::invalid("runId", message))
             }
         }
@@ -111,7 +108,8 @@ impl Api {
         check::name(&request.definition_id, "definitionId")?;
         check::optional_name(&request.version, "version")?;
         let version = Some(request.version.as_str()).filter(|v| !v.is_empty());
-        let found = self.inner.library.version_of(&caller.tenant, &request.definition_id, version, caller.deadline).await?;
+        let found =
+            self.inner.library.version_of(&caller.tenant, &request.definition_id, version, caller.deadline).await?;
         Ok(found.release_id)
     }
 }

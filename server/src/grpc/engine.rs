@@ -29,18 +29,12 @@ impl v1::workflow_engine_server::WorkflowEngine for Engine {
         self.0.plan_next_steps(&caller, request.get_ref()).await.map(Response::new).map_err(status)
     }
 
-    async fn get_run_graph(
-        &self,
-        request: Request<v1::GetRunGraphRequest>,
-    ) -> Result<Response<v1::RunGraph>, Status> {
+    async fn get_run_graph(&self, request: Request<v1::GetRunGraphRequest>) -> Result<Response<v1::RunGraph>, Status> {
         let caller = caller(&self.0, &request)?;
         self.0.graph(&caller, request.get_ref()).await.map(Response::new).map_err(status)
     }
 
-    async fn run_accepted(
-        &self,
-        request: Request<v1::RunAcceptedMessage>,
-    ) -> Result<Response<v1::Advanced>, Status> {
+    async fn run_accepted(&self, request: Request<v1::RunAcceptedMessage>) -> Result<Response<v1::Advanced>, Status> {
         let caller = caller(&self.0, &request)?;
         self.0.run_accepted(&caller, request.into_inner()).await.map(Response::new).map_err(status)
     }
@@ -61,10 +55,7 @@ impl v1::workflow_engine_server::WorkflowEngine for Engine {
         self.0.approval_decided(&caller, request.into_inner()).await.map(Response::new).map_err(status)
     }
 
-    async fn run_cancelled(
-        &self,
-        request: Request<v1::RunCancelledMessage>,
-    ) -> Result<Response<v1::Advanced>, Status> {
+    async fn run_cancelled(&self, request: Request<v1::RunCancelledMessage>) -> Result<Response<v1::Advanced>, Status> {
         let caller = caller(&self.0, &request)?;
         self.0.run_cancelled(&caller, request.into_inner()).await.map(Response::new).map_err(status)
     }
@@ -152,7 +143,8 @@ async fn serve(
     tell: Tell,
 ) -> Result<(), Status> {
     let first = tokio::time::timeout(FIRST_MESSAGE, asks.message());
-    let first = first.await.map_err(|_| Status::deadline_exceeded("Expected a subscription within 10 s, but none came."))??;
+    let first =
+        first.await.map_err(|_| Status::deadline_exceeded("Expected a subscription within 10 s, but none came."))??;
     let Some(Ask::Subscribe(wanted)) = first.and_then(|m| m.request) else {
         return Err(Status::invalid_argument("Expected a subscription as the first message, but found another."));
     };
@@ -191,7 +183,9 @@ async fn serve(
 fn answer(subscription: &mut Subscription, message: v1::SubscribeEventsRequest) -> Result<(), Status> {
     match message.request {
         Some(Ask::Acknowledge(cursor)) => subscription.acknowledge(&cursor).map_err(status),
-        Some(Ask::Subscribe(_)) => Err(Status::invalid_argument("Expected an acknowledgement, but found a subscription.")),
+        Some(Ask::Subscribe(_)) => {
+            Err(Status::invalid_argument("Expected an acknowledgement, but found a subscription."))
+        }
         None => Err(Status::invalid_argument("Expected an acknowledgement, but found nothing.")),
     }
 }

@@ -62,8 +62,7 @@ async fn report_health(api: Api, reporter: tonic_health::server::HealthReporter)
 }
 
 async fn set_health(reporter: &tonic_health::server::HealthReporter, status: ServingStatus) {
-    const SERVICES: [&str; 4] =
-        ["", "granary.v1.WorkflowEngine", "granary.v1.RunControl", "granary.v1.Workers"];
+    const SERVICES: [&str; 4] = ["", "granary.v1.WorkflowEngine", "granary.v1.RunControl", "granary.v1.Workers"];
     for service in SERVICES {
         reporter.set_service_status(service, status).await;
     }

@@ -41,10 +41,7 @@ impl v1::run_control_server::RunControl for RunControl {
     type WatchRunStream = BoxStream<'static, Result<v1::RunGraph, Status>>;
 
     /// The first page of the graph after each change; `next_page_token` is set if there is more to read by `GetRunGraph`.
-    async fn watch_run(
-        &self,
-        request: Request<v1::WatchRunRequest>,
-    ) -> Result<Response<Self::WatchRunStream>, Status> {
+    async fn watch_run(&self, request: Request<v1::WatchRunRequest>) -> Result<Response<Self::WatchRunStream>, Status> {
         let caller = caller(&self.0, &request)?;
         let place = self.0.stream_place().map_err(status)?;
         let ask = v1::GetRunGraphRequest { run_id: request.into_inner().run_id, ..Default::default() };

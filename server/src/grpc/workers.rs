@@ -65,7 +65,8 @@ type Tell = mpsc::Sender<Result<v1::ServerMessage, Status>>;
 
 async fn serve(api: Api, caller: Caller, mut stream: Streaming<v1::WorkerMessage>, tell: Tell) -> Result<(), Status> {
     let first = tokio::time::timeout(FIRST_MESSAGE, stream.message());
-    let first = first.await.map_err(|_| Status::deadline_exceeded("Expected a hello within 10 s, but none came."))??;
+    let first =
+        first.await.map_err(|_| Status::deadline_exceeded("Expected a hello within 10 s, but none came."))??;
     let Some(In::Hello(hello)) = first.and_then(|m| m.message) else {
         return Err(Status::invalid_argument("Expected a hello as the first message, but found another."));
     };
@@ -164,8 +165,9 @@ impl Session {
         for one in what.drain(..) {
             match one {
                 ToWorker::Assign { item, lease, .. } => {
-                    let mut assignment = v1::Assignment::decode(item.body.as_slice())
-                        .map_err(|e| Status::internal(format!("Expected an assignment, but it does not decode: {e}.")))?;
+                    let mut assignment = v1::Assignment::decode(item.body.as_slice()).map_err(|e| {
+                        Status::internal(format!("Expected an assignment, but it does not decode: {e}."))
+                    })?;
                     assignment.lease_token = lease.token.to_vec();
                     bytes += item.body.len();
                     assignments.push(assignment);
@@ -250,7 +252,10 @@ fn checked(caller: &Caller, hello: v1::Hello) -> Result<WorkerHello, Rejection> 
         return Err(check::invalid("capacity", message));
     }
     if hello.held.len() > HELD_MAX {
-        return Err(check::invalid("held", format!("Expected at most {HELD_MAX} attempts, but found {}.", hello.held.len())));
+        return Err(check::invalid(
+            "held",
+            format!("Expected at most {HELD_MAX} attempts, but found {}.", hello.held.len()),
+        ));
     }
     let held = hello.held.iter().map(|held| {
         let run = check::id(&held.run_id, "held.runId")?;

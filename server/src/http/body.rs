@@ -85,7 +85,10 @@ async fn collect(mut body: Body) -> Result<Vec<u8>, Problem> {
     }
     if found > MESSAGE_BYTES_MAX {
         let more = if found > THROWN_AWAY_MAX { "more than " } else { "" };
-        let message = format!("Expected a body of at most {MESSAGE_BYTES_MAX} bytes, but found {more}{}.", found.min(THROWN_AWAY_MAX));
+        let message = format!(
+            "Expected a body of at most {MESSAGE_BYTES_MAX} bytes, but found {more}{}.",
+            found.min(THROWN_AWAY_MAX)
+        );
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", message));
     }
     Ok(bytes)

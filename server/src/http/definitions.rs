@@ -113,7 +113,12 @@ async fn validate(
     Ok(answer(StatusCode::OK, &edge.api.validate_definition(&caller, &request).await?))
 }
 
-async fn load(State(edge): State<Edge>, caller: Caller, mut params: Params, body: TextBody) -> Result<Response, Problem> {
+async fn load(
+    State(edge): State<Edge>,
+    caller: Caller,
+    mut params: Params,
+    body: TextBody,
+) -> Result<Response, Problem> {
     let draft = flag(&mut params, "draft")?;
     let release_id = params.text("releaseId")?;
     params.end()?;
@@ -139,8 +144,10 @@ async fn versions(
 }
 
 async fn list(State(edge): State<Edge>, caller: Caller, mut params: Params) -> Result<Response, Problem> {
-    let request =
-        v1::ListWorkflowDefinitionsRequest { page_size: page_size(&mut params)?, page_token: params.text("pageToken")? };
+    let request = v1::ListWorkflowDefinitionsRequest {
+        page_size: page_size(&mut params)?,
+        page_token: params.text("pageToken")?,
+    };
     params.end()?;
     Ok(answer(StatusCode::OK, &edge.api.list_definitions(&caller, &request).await?))
 }

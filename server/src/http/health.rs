@@ -26,7 +26,10 @@ pub fn routes() -> Vec<Route> {
         probe("/healthz", "Live", "200 while the process can do its work; else only a restart helps.", || get(live)),
         probe("/readyz", "Ready", "200 while traffic is welcome; else 503 with the reasons.", || get(ready)),
         probe("/startupz", "Startup", "200 once everything has started.", || get(ready)),
-        Route { gives: "text/plain", ..probe("/metrics", "Metrics", "Figures in Prometheus' text form.", || get(metrics)) },
+        Route {
+            gives: "text/plain",
+            ..probe("/metrics", "Metrics", "Figures in Prometheus' text form.", || get(metrics))
+        },
         probe("/openapi.json", "OpenApi", "This description.", || get(describe)),
     ]
 }

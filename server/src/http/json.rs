@@ -24,12 +24,9 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
 fn offset(bytes: &[u8], line: usize, column: usize) -> usize {
     let begin = match line.checked_sub(2) {
         None => 0,
-        Some(newlines) => bytes
-            .iter()
-            .enumerate()
-            .filter(|(_, b)| **b == b'\n')
-            .nth(newlines)
-            .map_or(bytes.len(), |(at, _)| at + 1),
+        Some(newlines) => {
+            bytes.iter().enumerate().filter(|(_, b)| **b == b'\n').nth(newlines).map_or(bytes.len(), |(at, _)| at + 1)
+        }
     };
     begin.saturating_add(column).min(bytes.len())
 }
@@ -50,7 +47,10 @@ fn path_at(bytes: &[u8], end: usize) -> String {
                 let close = string_end(bytes, at);
                 last_string = String::from_utf8_lossy(&bytes[at + 1..close.min(bytes.len())]).into_owned();
                 // A key that the reader stopped in, or just behind, is the place.
-                if close + 1 >= end && let Some(Part::Key(key)) = path.last_mut() && key.is_empty() {
+                if close + 1 >= end
+                    && let Some(Part::Key(key)) = path.last_mut()
+                    && key.is_empty()
+                {
                     key.clone_from(&last_string);
                 }
                 at = close;

@@ -64,7 +64,10 @@ pub enum Takes {
 
 /// All operations, in the order of the documentation.
 pub fn routes() -> Vec<Route> {
-    [definitions::routes(), runs::routes(), approvals::routes(), events::routes(), health::routes()].into_iter().flatten().collect()
+    [definitions::routes(), runs::routes(), approvals::routes(), events::routes(), health::routes()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// HTTP and gRPC on one router.
@@ -126,7 +129,9 @@ impl FromRequestParts<Edge> for Segment {
     async fn from_request_parts(parts: &mut Parts, edge: &Edge) -> Result<Self, Problem> {
         match Path::<String>::from_request_parts(parts, edge).await {
             Ok(Path(text)) => Ok(Self(text)),
-            Err(e) => Err(Problem::new(StatusCode::BAD_REQUEST, "invalid", format!("Expected a readable path, but: {e}."))),
+            Err(e) => {
+                Err(Problem::new(StatusCode::BAD_REQUEST, "invalid", format!("Expected a readable path, but: {e}.")))
+            }
         }
     }
 }

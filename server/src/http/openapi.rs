@@ -49,9 +49,8 @@ fn operation(route: &Route, messages: &Messages) -> Value {
 
 fn parameters(route: &Route) -> Vec<Value> {
     let in_path = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-    let in_path = in_path.map(|name| {
-        json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } })
-    });
+    let in_path =
+        in_path.map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }));
     let others = route.parameters.iter().map(|(name, what)| {
         let place = if name.starts_with(|c: char| c.is_ascii_uppercase()) { "header" } else { "query" };
         json!({ "name": name, "in": place, "description": what, "schema": { "type": "string" } })
@@ -72,14 +71,17 @@ fn content(route: &Route, messages: &Messages) -> Value {
         let schema = json!({ "$ref": format!("#/components/schemas/{}", route.gives) });
         return json!({ "application/json": { "schema": schema } });
     }
-    let schema = if route.gives == "application/json" { json!({ "type": "object" }) } else { json!({ "type": "string" }) };
+    let schema =
+        if route.gives == "application/json" { json!({ "type": "object" }) } else { json!({ "type": "string" }) };
     json!({ route.gives: { "schema": schema } })
 }
 
 fn body(route: &Route, messages: &Messages) -> Option<Value> {
     match route.takes {
         Takes::Nothing => None,
-        Takes::Fields(name, fields) => Some(json!({ "application/json": { "schema": messages.request(name, fields) } })),
+        Takes::Fields(name, fields) => {
+            Some(json!({ "application/json": { "schema": messages.request(name, fields) } }))
+        }
         Takes::Document => {
             let text = json!({ "schema": { "type": "string" } });
             let with_schemas = json!({ "schema": {

@@ -22,7 +22,10 @@ pub fn routes() -> Vec<Route> {
             id: "GetWorkflowRunGraph",
             tag: TAG,
             summary: "The graph of a run: step runs with why they wait, timers, compensation entries.",
-            parameters: &[("pageSize", "Step runs in one page, at most 500."), ("pageToken", "nextPageToken of the page before.")],
+            parameters: &[
+                ("pageSize", "Step runs in one page, at most 500."),
+                ("pageToken", "nextPageToken of the page before."),
+            ],
             takes: Takes::Nothing,
             gives: "RunGraph",
             success: 200,
@@ -106,11 +109,8 @@ async fn graph(
     Segment(run_id): Segment,
     mut params: Params,
 ) -> Result<Response, Problem> {
-    let request = v1::GetRunGraphRequest {
-        run_id,
-        page_size: page_size(&mut params)?,
-        page_token: params.text("pageToken")?,
-    };
+    let request =
+        v1::GetRunGraphRequest { run_id, page_size: page_size(&mut params)?, page_token: params.text("pageToken")? };
     params.end()?;
     Ok(answer(StatusCode::OK, &edge.api.graph(&caller, &request).await?))
 }
@@ -138,9 +138,12 @@ async fn submit(
     let client_key = match headers.get("idempotency-key") {
         None => body.client_key,
         Some(header) => {
-            let key = header.to_str().map_err(|_| Problem::invalid("Expected visible ASCII, but found other bytes.").at("Idempotency-Key"))?;
+            let key = header.to_str().map_err(|_| {
+                Problem::invalid("Expected visible ASCII, but found other bytes.").at("Idempotency-Key")
+            })?;
             if !body.client_key.is_empty() && body.client_key != key {
-                let message = format!("Expected the same key as the header's {key:?}, but found {:?}.", body.client_key);
+                let message =
+                    format!("Expected the same key as the header's {key:?}, but found {:?}.", body.client_key);
                 return Err(Problem::invalid(message).at("clientKey"));
             }
             key.to_owned()

@@ -55,7 +55,9 @@ impl InputSchema {
         match schemas.get(reference) {
             _ if reference == "builtin:object" => Ok(Some(Self::Object)),
             Some(text) if !is_builtin(reference) => {
-                let unusable = |why| Rejection::new(Code::Invalid, format!("Expected schema {reference:?} to compile, but {why}."));
+                let unusable = |why| {
+                    Rejection::new(Code::Invalid, format!("Expected schema {reference:?} to compile, but {why}."))
+                };
                 Ok(Some(Self::Schema(Box::new(Schema::compile(text).map_err(unusable)?))))
             }
             _ => Ok(None),

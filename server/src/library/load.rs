@@ -67,12 +67,7 @@ impl Library {
     /// Checks a document and makes it a release. Idempotent on the release id.
     ///
     /// A document with errors is an answer (no version, the findings), not a rejection.
-    pub async fn load(
-        &self,
-        tenant: &TenantId,
-        incoming: Incoming,
-        deadline: Instant,
-    ) -> Result<Loaded, Rejection> {
+    pub async fn load(&self, tenant: &TenantId, incoming: Incoming, deadline: Instant) -> Result<Loaded, Rejection> {
         check_size(&incoming.document)?;
         if incoming.draft && !self.live.get().development {
             let message = "Expected a publication, since drafts are taken in development mode only, but found a draft.";
@@ -182,7 +177,8 @@ impl Library {
         deadline: Instant,
     ) -> Result<Judged, Rejection> {
         let config = self.live.get();
-        let alone = judge_off_thread(document, mode, compile::environment(&config, schemas.clone(), HashMap::new())).await?;
+        let alone =
+            judge_off_thread(document, mode, compile::environment(&config, schemas.clone(), HashMap::new())).await?;
         if alone.sub_workflows.is_empty() {
             return Ok(alone);
         }
@@ -328,7 +324,10 @@ fn final_refusal(release_id: &str, loaded: &Result<Loaded, Rejection>) -> Option
             let denied = findings.iter().any(|f| f.code == "policy-denied");
             let code = if denied { Code::Denied } else { Code::Invalid };
             let why = compile::sentence(findings);
-            Some(Rejection::new(code, format!("Expected release {release_id:?} to be loaded, but it was refused: {why}")))
+            Some(Rejection::new(
+                code,
+                format!("Expected release {release_id:?} to be loaded, but it was refused: {why}"),
+            ))
         }
     }
 }

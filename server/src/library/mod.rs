@@ -6,8 +6,8 @@
 
 mod cache;
 mod compile;
-mod loading;
 mod load;
+mod loading;
 mod supply;
 
 pub use load::{Incoming, Loaded};
@@ -20,8 +20,8 @@ use crate::policy::Policy;
 use crate::registry::Registry;
 use crate::tenant::Caller;
 use cache::Cache;
-use compile::InputSchema;
 use cluster::Silo;
+use compile::InputSchema;
 use grain_contract::{Code, Rejection, TenantId};
 use grains::definition::Plan;
 use grains::kinds::methods::{definition, release};
@@ -120,12 +120,7 @@ impl Library {
         }
     }
 
-    async fn stored(
-        &self,
-        tenant: &TenantId,
-        release_id: &str,
-        deadline: Instant,
-    ) -> Result<Arc<Compiled>, Rejection> {
+    async fn stored(&self, tenant: &TenantId, release_id: &str, deadline: Instant) -> Result<Arc<Compiled>, Rejection> {
         let target = grain(tenant, release::KIND, release_id);
         let put: calls::PutRelease = call(self.silo()?, target, release::GET, Vec::new(), deadline).await?;
         let compiled = Arc::new(compile::stored(&self.live.get(), &put)?);
@@ -150,7 +145,8 @@ impl Library {
         published.or(draft).cloned().ok_or_else(|| {
             let wanted = version.map_or_else(|| "a published version".to_owned(), |v| format!("version {v:?}"));
             let known: Vec<&str> = versions.iter().filter(|v| !v.draft).map(|v| v.version.as_str()).collect();
-            let found = if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
+            let found =
+                if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
             Rejection::new(Code::NotFound, format!("Expected {wanted} of definition {definition_id:?}, but {found}."))
                 .at("version")
         })

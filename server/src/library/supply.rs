@@ -23,7 +23,9 @@ impl Supplier for Supplies {
             let release_id = match need.kind {
                 NEED_PLAN => Ok(need.key.clone()),
                 NEED_RELEASE_OF => self.release_of(grain, &need.key, deadline).await,
-                other => Err(Rejection::new(Code::Internal, format!("Expected a need that is known, but found {other:?}."))),
+                other => {
+                    Err(Rejection::new(Code::Internal, format!("Expected a need that is known, but found {other:?}.")))
+                }
             };
             let found = match release_id {
                 Ok(release_id) => self.0.release(&grain.tenant, &release_id, deadline).await,

@@ -28,7 +28,9 @@ const ROWS: [Row; 22] = [
     ("granary_leases", "gauge", "Attempts held by workers.", |m| m.leases),
     ("granary_leases_expired_total", "counter", "Leases that ran out.", |m| m.leases_expired),
     ("granary_workers", "gauge", "Connected workers.", |m| m.workers),
-    ("granary_service_restarts_total", "counter", "Services of shards started again after a fault.", |m| m.service_restarts),
+    ("granary_service_restarts_total", "counter", "Services of shards started again after a fault.", |m| {
+        m.service_restarts
+    }),
     ("granary_commits_total", "counter", "Turns committed.", |m| m.commits),
 ];
 
