@@ -78,8 +78,8 @@ impl Api {
     async fn summary(&self, caller: &Caller, entry: &IndexEntry) -> Result<Option<v1::Run>, Rejection> {
         let grain = &entry.grain;
         let mut rows = self.inner.silo.rows(grain, run::table::HEADER, None, HEADER_ROWS_MAX)?;
-        rows.extend(self.inner.silo.rows(grain, run::table::AUTHORITY, None, HEADER_ROWS_MAX)?);
         let known = header(&rows);
+        rows.extend(self.inner.silo.rows(grain, run::table::AUTHORITY, None, HEADER_ROWS_MAX)?);
         let mut plan = None;
         if known.ended_ms == 0 && !known.definition_release_id.is_empty() {
             for table in [run::table::STEP_RUNS, run::table::COMPENSATION] {
