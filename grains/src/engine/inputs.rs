@@ -44,7 +44,16 @@ impl Standpoint<'_> {
         let mut frame = self.frame;
         loop {
             if let Some(slot) = self.p.slots.get(&(frame, step)) {
-                return self.value_of(slot.run);
+                // One that has nothing yet, as when a step reads its own last round, leads to the iteration before.
+                let has_nothing = |ix: &RunIx| {
+                    let run = self.p.run(*ix);
+                    !run.state.is_terminal() && run.output.is_empty() && run.completed_as == 0
+                };
+                let mut newest = Some(slot.run);
+                while let Some(ix) = newest.filter(has_nothing) {
+                    newest = self.p.run(ix).previous;
+                }
+                return self.value_of(newest?);
             }
             self.p.frame(frame).owner?;
             frame = self.p.frame(frame).parent;

@@ -5,6 +5,7 @@ mod bad_input;
 mod cancel;
 mod children;
 mod every_kind;
+mod examples;
 mod external;
 mod library;
 mod line;
