@@ -65,26 +65,29 @@ fn weight(value: &Value) -> u64 {
 /// What `var` sees.
 #[derive(Clone, Copy)]
 enum Scope<'a> {
-    View { slots: &'a [Option<Value>], weight: u64 },
+    View { sizes: &'a [Size], weight: u64 },
     Item(Size),
     Reduce { current: Size, accumulator: Size },
 }
 
+/// What the evaluation costs at most.
+///
 /// # Errors
-/// The rule would cost more than it may on these values.
-pub(super) fn check(rule: &Rule, slots: &[Option<Value>]) -> Result<(), String> {
-    let view = Scope::View { slots, weight: 1 + slots.iter().flatten().map(weight).sum::<u64>() };
+/// It could cost more than is left.
+pub(super) fn check(rule: &Rule, slots: &[Option<Value>], left: u64) -> Result<u64, String> {
+    let sizes: Vec<Size> = slots.iter().map(|slot| slot.as_ref().map_or(Size::SCALAR, Size::of)).collect();
+    let view = Scope::View { sizes: &sizes, weight: 1 + sizes.iter().map(|size| size.weight).sum::<u64>() };
     let mut walk = Walk { longest: 0 };
     let (cost, _) = walk.rule(&rule.rule, view);
     if walk.longest > ITEMS_MAX {
         return Err(format!("Expected at most {ITEMS_MAX} elements in an iterator, but found up to {}", walk.longest));
     }
-    if cost > COST_MAX {
+    if cost > left {
         return Err(format!(
-            "Expected an evaluation that costs at most {COST_MAX}, but it could cost {cost} on these values"
+            "Expected an evaluation that costs at most {COST_MAX}, but it could cost more on these values"
         ));
     }
-    Ok(())
+    Ok(cost)
 }
 
 struct Walk {
@@ -169,9 +172,9 @@ impl Walk {
 fn var(arguments: &[Value], scope: Scope<'_>) -> (u64, Size) {
     let key = arguments.first().and_then(Value::as_str).unwrap_or_default();
     match scope {
-        Scope::View { slots, weight } => {
-            let found = key.parse::<usize>().ok().and_then(|slot| slots.get(slot)?.as_ref());
-            (1u64.saturating_add(weight), found.map_or(Size::SCALAR, Size::of))
+        Scope::View { sizes, weight } => {
+            let found = key.parse::<usize>().ok().and_then(|slot| sizes.get(slot).copied());
+            (1u64.saturating_add(weight), found.unwrap_or(Size::SCALAR))
         }
         Scope::Item(item) => (1u64.saturating_add(item.weight), item),
         Scope::Reduce { current, accumulator } => {

@@ -1,9 +1,10 @@
 //! Evaluation: build the view, check the cost, run, check the result.
 
 use super::template::{Read, Rule, Template};
-use super::{EvalError, SAFE_INTEGER_MAX, View, cost, guard, is_unsafe_number, operators, path};
+use super::{COST_MAX, EvalError, SAFE_INTEGER_MAX, View, cost, guard, is_unsafe_number, operators, path};
 use grain_contract::limits::PAYLOAD_BYTES_MAX;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -12,37 +13,69 @@ const QUOTE_CHARS_MAX: usize = 300;
 
 type Roots = HashMap<String, Value>;
 
+/// What is left for the whole of an expression. A mapping holds many rules and reads, so the parts share it.
+struct Budget {
+    bytes: usize,
+    cost: u64,
+}
+
 pub(super) fn expression(template: &Template, names: &[String], view: &dyn View) -> Result<Value, EvalError> {
     let roots: Roots = names.iter().filter_map(|name| Some((name.clone(), view.root(name)?))).collect();
-    let value = of(template, &roots)?;
-    let size = size(&value);
-    if size > PAYLOAD_BYTES_MAX {
-        return Err(failed(format!("Expected a result of at most {PAYLOAD_BYTES_MAX} bytes, but it has {size}")));
-    }
-    Ok(value)
+    let mut budget = Budget { bytes: PAYLOAD_BYTES_MAX, cost: COST_MAX };
+    of(template, &roots, &mut budget)
 }
 
-fn of(template: &Template, roots: &Roots) -> Result<Value, EvalError> {
+fn of(template: &Template, roots: &Roots, budget: &mut Budget) -> Result<Value, EvalError> {
     match template {
-        Template::Literal(value) => Ok(value.clone()),
-        Template::Read(read) => Ok(found(read, roots).unwrap_or(Value::Null)),
-        Template::Rule(rule) => run(rule, rule.reads.iter().map(|read| found(read, roots)).collect()),
-        Template::List(elements) => {
-            elements.iter().map(|element| of(element, roots)).collect::<Result<_, _>>().map(Value::Array)
+        Template::Literal(value) => {
+            budget.take(value)?;
+            Ok(value.clone())
         }
-        Template::Object(fields) => fields
-            .iter()
-            .map(|(key, field)| Ok((key.clone(), of(field, roots)?)))
-            .collect::<Result<Map<_, _>, _>>()
-            .map(Value::Object),
+        Template::Read(read) => match found(read, roots) {
+            Some(value) => {
+                // Before the copy: a mapping may name a large value many times.
+                budget.take(&value)?;
+                Ok(value.into_owned())
+            }
+            None => Ok(Value::Null),
+        },
+        Template::Rule(rule) => {
+            let slots = rule.reads.iter().map(|read| found(read, roots).map(Cow::into_owned)).collect();
+            let value = run(rule, slots, budget)?;
+            budget.take(&value)?;
+            Ok(value)
+        }
+        Template::List(elements) => {
+            elements.iter().map(|element| of(element, roots, budget)).collect::<Result<_, _>>().map(Value::Array)
+        }
+        Template::Object(fields) => {
+            let mut object = Map::new();
+            for (key, field) in fields {
+                budget.bytes = budget.bytes.saturating_sub(key.len());
+                object.insert(key.clone(), of(field, roots, budget)?);
+            }
+            Ok(Value::Object(object))
+        }
     }
 }
 
-fn found(read: &Read, roots: &Roots) -> Option<Value> {
-    path::resolve(roots.get(&read.parts[0])?, &read.parts[1..]).map(std::borrow::Cow::into_owned)
+impl Budget {
+    fn take(&mut self, value: &Value) -> Result<(), EvalError> {
+        let size = size(value);
+        self.bytes = self.bytes.checked_sub(size).ok_or_else(|| {
+            failed(format!(
+                "Expected a result of at most {PAYLOAD_BYTES_MAX} bytes, but a value of {size} bytes goes beyond that"
+            ))
+        })?;
+        Ok(())
+    }
 }
 
-fn run(rule: &Rule, mut slots: Vec<Option<Value>>) -> Result<Value, EvalError> {
+fn found<'a>(read: &Read, roots: &'a Roots) -> Option<Cow<'a, Value>> {
+    path::resolve(roots.get(&read.parts[0])?, &read.parts[1..])
+}
+
+fn run(rule: &Rule, mut slots: Vec<Option<Value>>, budget: &mut Budget) -> Result<Value, EvalError> {
     for (read, slot) in rule.reads.iter().zip(&mut slots) {
         let Some(value) = slot else { continue };
         refuse_unsafe(rule, read, value)?;
@@ -57,7 +90,7 @@ fn run(rule: &Rule, mut slots: Vec<Option<Value>>) -> Result<Value, EvalError> {
             make_whole(value);
         }
     }
-    cost::check(rule, &slots).map_err(failed)?;
+    budget.cost -= cost::check(rule, &slots, budget.cost).map_err(failed)?;
     let data: Map<String, Value> =
         slots.into_iter().enumerate().filter_map(|(slot, value)| Some((slot.to_string(), value?))).collect();
     apply(rule, &Value::Object(data))

@@ -344,4 +344,13 @@ fn result_is_bounded() {
     let big = "x".repeat(600 * 1024);
     let template = Expression::compile_template(&json!({"a": {"var": "input"}, "b": {"var": "input"}})).unwrap();
     assert!(template.evaluate(&Data(json!({"input": big}))).unwrap_err().message.contains("bytes"));
+    // A mapping that names one large value ten thousand times, and one of a thousand costly rules.
+    let copies: Vec<Value> = (0..10_000).map(|_| json!({"var": "input"})).collect();
+    let template = Expression::compile_template(&json!({ "copies": copies })).unwrap();
+    assert!(template.evaluate(&Data(json!({"input": big}))).unwrap_err().message.contains("bytes"));
+    let rules: Vec<Value> = (0..1_000).map(|_| json!({"some": [{"var": "input"}, {"==": [{"var": ""}, 1]}]})).collect();
+    let template = Expression::compile_template(&Value::from(rules)).unwrap();
+    let started = std::time::Instant::now();
+    assert!(template.evaluate(&Data(json!({"input": vec![0; 9_000]}))).unwrap_err().message.contains("costs at most"));
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
 }
