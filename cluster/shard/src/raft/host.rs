@@ -209,6 +209,9 @@ impl Drop for HostInner {
         for task in self.tasks.lock().drain(..) {
             task.abort();
         }
+        // Raft's own tasks end a little later and still hold the store; the next open in this process must find it free.
+        self.writer.end();
+        self.store.close();
     }
 }
 

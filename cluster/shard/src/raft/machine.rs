@@ -55,7 +55,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    fn apply_one(&mut self, entry: Entry) -> Result<Applied, Error> {
+    pub(super) fn apply_one(&mut self, entry: Entry) -> Result<Applied, Error> {
         let id = entry.log_id;
         match entry.payload {
             EntryPayload::Normal(proposal) => match storage::Entry::decode(proposal.0.clone()) {
@@ -98,7 +98,7 @@ impl Machine {
             self.overlay.apply([], |mark| mark.applied = Some(id));
             return Ok(Applied::Fenced { expected, found });
         }
-        let outbox_next = self.overlay.mark().outbox_next;
+        let (outbox_next, _) = self.overlay.outbox_bounds();
         let bytes = entry.grain.clone();
         let mut changes = turn::changes(place, &grain, head, entry, outbox_next);
         self.no_fresh_rows_in_replay(id, &mut changes.rows);
@@ -118,8 +118,8 @@ impl Machine {
             let (expected, found) = (format!("epoch {}", work.epoch), format!("epoch {}", id.leader_id.term));
             return Applied::Fenced { expected, found };
         }
-        let mark = self.overlay.mark();
-        let (rows, low) = housekeeping::changes(self.overlay.shard, work, mark.events_low, mark.outbox_next);
+        let (next, low) = self.overlay.outbox_bounds();
+        let (rows, low) = housekeeping::changes(self.overlay.shard, work, low, next);
         self.overlay.apply(rows, |mark| {
             mark.applied = Some(id);
             mark.events_low = low;
@@ -167,11 +167,11 @@ impl Machine {
     }
 
     fn tell(&self) {
-        let mark = self.overlay.mark();
-        let term = mark.applied.map_or(0, |id| id.leader_id.term);
+        let term = self.overlay.applied().map_or(0, |id| id.leader_id.term);
+        let (next, _) = self.overlay.outbox_bounds();
         let moved = |known: &mut u64, now: u64| std::mem::replace(known, now) != now;
         self.told.term.send_if_modified(|known| moved(known, term));
-        self.told.outbox.send_if_modified(|known| moved(known, mark.outbox_next));
+        self.told.outbox.send_if_modified(|known| moved(known, next));
     }
 }
 
@@ -194,7 +194,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
     {
         while let Some((entry, responder)) = entries.try_next().await? {
             self.overlay.room().await.map_err(io::Error::other)?;
-            let applied = self.apply_one(entry).map_err(io::Error::other)?;
+            let applied = self.apply_one(entry).map_err(|error| self.overlay.fatal(error))?;
             if let Some(responder) = responder {
                 responder.send(applied);
             }
@@ -206,7 +206,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
     async fn get_snapshot_builder(&mut self) -> Builder {
         // The overlay gives up only when the node has stopped; then the builder says why.
         let held = self.overlay.hold().await;
-        Builder { held: Some(held), folder: self.folder.clone() }
+        Builder { overlay: self.overlay.clone(), held: Some(held), folder: self.folder.clone() }
     }
 
     async fn install_snapshot(&mut self, meta: &SnapshotMeta, file: SnapshotFile) -> Result<(), io::Error> {
@@ -215,7 +215,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
         let (folder, checkpoints, meta) = (self.folder.clone(), self.checkpoints.clone(), meta.clone());
         let installed =
             tokio::task::spawn_blocking(move || snapshot::install(&hold, &*checkpoints, &folder, &meta, file));
-        installed.await.map_err(io::Error::other)?.map_err(io::Error::other)?;
+        installed.await.map_err(io::Error::other)?.map_err(|error| self.overlay.fatal(error))?;
         self.heads.clear();
         self.tell();
         Ok(())
@@ -228,6 +228,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
 
 /// Builds one snapshot, holding the shard's writer for that long.
 pub struct Builder {
+    overlay: Arc<Overlay>,
     held: Option<Result<(Hold, Mark), Error>>,
     folder: SnapshotFolder,
 }
@@ -241,6 +242,6 @@ impl RaftSnapshotBuilder<TypeConfig> for Builder {
         hold.written().await.map_err(io::Error::other)?;
         let folder = self.folder.clone();
         let built = tokio::task::spawn_blocking(move || snapshot::build(hold.overlay(), &mark, &folder));
-        built.await.map_err(io::Error::other)?.map_err(io::Error::other)
+        built.await.map_err(io::Error::other)?.map_err(|error| self.overlay.fatal(error))
     }
 }

@@ -146,8 +146,7 @@ impl ShardInner {
     }
 
     pub fn outbox_bounds(&self) -> (u64, u64) {
-        let mark = self.overlay.mark();
-        (mark.outbox_next, mark.events_low)
+        self.overlay.outbox_bounds()
     }
 
     pub fn cursors(&self) -> Result<Vec<Cursor>, Error> {

@@ -89,7 +89,11 @@ pub fn build(overlay: &Overlay, mark: &Mark, folder: &SnapshotFolder) -> Result<
     let meta = SnapshotMeta { last_log_id: mark.applied, last_membership: mark.membership.clone() };
     let path = folder.path();
     let unfinished = path.with_extension("tmp");
-    write(overlay, mark, &meta, &unfinished)?;
+    if let Err(error) = write(overlay, mark, &meta, &unfinished) {
+        // On a full disk its space is needed; a next start would remove it anyway.
+        std::fs::remove_file(&unfinished).ok();
+        return Err(error);
+    }
     std::fs::rename(&unfinished, &path).map_err(|error| io(&path, error))?;
     sync_dir(&folder.dir)?;
     verify(&path, overlay.shard)?;

@@ -36,7 +36,7 @@ pub async fn run(shards: Vec<Arc<ShardInner>>, wal: Arc<Wal>, every: Duration, l
 
 /// Takes a snapshot of everything applied and lets the log behind it go. Raft says so itself if it cannot.
 async fn snapshot(shard: &ShardInner, behind: Option<u64>) {
-    let Some(applied) = shard.overlay.mark().index() else { return };
+    let Some(applied) = shard.overlay.applied().map(|id| id.index) else { return };
     if behind < Some(applied) {
         if shard.raft.trigger().snapshot().await.is_err() {
             return;

@@ -126,6 +126,24 @@ impl Overlay {
         self.mem.lock().mark.clone()
     }
 
+    /// Raft index of the last entry applied.
+    pub fn applied(&self) -> Option<LogId> {
+        self.mem.lock().mark.applied
+    }
+
+    /// The number that the next outbox row gets, and the lowest event kept.
+    pub fn outbox_bounds(&self) -> (u64, u64) {
+        let mem = self.mem.lock();
+        (mem.mark.outbox_next, mem.mark.events_low)
+    }
+
+    /// Says why the node must stop acknowledging, and passes the reason on.
+    pub fn fatal(&self, error: impl std::fmt::Display) -> std::io::Error {
+        let why = format!("shard {}: {error}", self.shard);
+        self.stop.because(why.clone());
+        std::io::Error::other(why)
+    }
+
     /// Bytes applied and not yet taken by the writer.
     pub fn dirty_bytes(&self) -> usize {
         self.mem.lock().dirty_bytes
@@ -177,13 +195,13 @@ impl Overlay {
         Ok(self.store.get(key)?.map(Bytes::from))
     }
 
-    /// Reads several ranges as of one moment. Gives the mark of that moment with them.
-    pub fn read(&self, ranges: &[Range]) -> Result<(Mark, Vec<Rows>), Error> {
+    /// Reads several ranges as of one moment. Gives the last entry applied at that moment with them.
+    pub fn read(&self, ranges: &[Range]) -> Result<(Option<u64>, Vec<Rows>), Error> {
         for _ in 0..READ_RETRIES_MAX {
-            let (copies, frozen, mark, freezes) = {
+            let (copies, frozen, applied, freezes) = {
                 let mem = self.mem.lock();
                 let copies: Vec<_> = ranges.iter().map(|range| Copy::of(&mem.dirty, range)).collect();
-                (copies, mem.frozen.clone(), mem.mark.clone(), mem.freezes)
+                (copies, mem.frozen.clone(), mem.mark.index(), mem.freezes)
             };
             let mut all = Vec::with_capacity(ranges.len());
             for (range, copy) in ranges.iter().zip(&copies) {
@@ -191,7 +209,7 @@ impl Overlay {
             }
             // Rows applied after the copy reach the store only through a later freeze.
             if self.mem.lock().freezes == freezes {
-                return Ok((mark, all));
+                return Ok((applied, all));
             }
         }
         Err(Error::Storage("a read was overtaken by checkpoints again and again".into()))

@@ -29,10 +29,10 @@ pub fn grain(overlay: &Overlay, id: &GrainId) -> Result<GrainRows, Error> {
             limit: usize::MAX,
         },
     ];
-    let (mark, mut read) = overlay.read(&ranges)?;
+    let (applied, mut read) = overlay.read(&ranges)?;
     let (rows, heads) = (read.pop().unwrap_or_default(), read.pop().unwrap_or_default());
     let head = match heads.first() {
-        Some((key, row)) => head_of(key, row, mark.index())?,
+        Some((key, row)) => head_of(key, row, applied)?,
         None => GrainHead::default(),
     };
     if !head.quarantined.is_empty() {

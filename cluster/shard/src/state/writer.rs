@@ -3,7 +3,7 @@
 //! A round: take what is frozen or can be, write it shard by shard in key order, the shard's stamp last; one sync for all;
 //! one durable checkpoint for each; let go. The next round begins only then: `head` builds on that.
 
-use super::overlay::{Frozen, Mark, Overlay};
+use super::overlay::{Frozen, Mark, Overlay, Slot};
 use super::store::{Change, StateStore};
 use super::{Stop, head, keys};
 use crate::Error;
@@ -170,18 +170,21 @@ impl Work {
 }
 
 fn write(store: &dyn StateStore, shard: u32, frozen: &Frozen, durable: Option<u64>) -> Result<(), Error> {
-    for (key, slot) in &frozen.rows {
-        match slot.value() {
-            None => store.write(&[Change::Delete(key)])?,
-            Some(value) if keys::is_head(key) => {
-                let old = store.get(key)?.map(|old| head::read(key, &old)).transpose()?;
-                let row = head::with_base(head::read(key, value)?, old, durable);
-                store.write(&[Change::Put(key, &row.encode_to_vec())])?;
-            }
-            Some(value) => store.write(&[Change::Put(key, value)])?,
-        }
-    }
+    frozen.rows.iter().try_for_each(|(key, slot)| write_row(store, key, slot, durable))?;
     write_stamp(store, shard, &frozen.mark)
+}
+
+/// `durable` is the log index of the shard's newest durable checkpoint.
+pub fn write_row(store: &dyn StateStore, key: &[u8], slot: &Slot, durable: Option<u64>) -> Result<(), Error> {
+    match slot.value() {
+        None => store.write(&[Change::Delete(key)]),
+        Some(value) if keys::is_head(key) => {
+            let old = store.get(key)?.map(|old| head::read(key, &old)).transpose()?;
+            let row = head::with_base(head::read(key, value)?, old, durable);
+            store.write(&[Change::Put(key, &row.encode_to_vec())])
+        }
+        Some(value) => store.write(&[Change::Put(key, value)]),
+    }
 }
 
 /// Says up to where a shard's rows have been written.

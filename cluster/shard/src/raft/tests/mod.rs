@@ -6,6 +6,7 @@ mod damage;
 mod full;
 mod quarantine;
 mod reopen;
+mod replay;
 mod snapshots;
 mod suite;
 
