@@ -59,12 +59,12 @@ struct Ground {
 
 impl HostInner {
     pub async fn open(options: HostOptions) -> Result<Self, Error> {
+        let stop = Stop::default();
         let ground = {
-            let options = options.clone();
-            blocking(move || Ground::open(&options)).await?
+            let (options, stop) = (options.clone(), stop.clone());
+            blocking(move || Ground::open(&options, stop)).await?
         };
         let Ground { folder, wal, store, counters, set_aside } = ground;
-        let stop = Stop::default();
         let checkpoints: Arc<dyn Checkpoints> = Arc::new(LogCheckpoints(wal.clone()));
         let bell = Bell::new();
         let marks = marks(&options, &folder, &wal, &store, &checkpoints, &counters, set_aside).await?;
@@ -216,7 +216,7 @@ impl Drop for HostInner {
 }
 
 impl Ground {
-    fn open(options: &HostOptions) -> Result<Self, Error> {
+    fn open(options: &HostOptions, stop: Stop) -> Result<Self, Error> {
         let folder = Folder::open(options)?;
         SnapshotFolder::prepare(&folder.snapshots())?;
         let wal =
@@ -228,7 +228,7 @@ impl Ground {
         if set_aside {
             counters.rebuilds.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(Self { folder, wal, store: Arc::new(Closable::new(opened.store)), counters, set_aside })
+        Ok(Self { folder, wal, store: Arc::new(Closable::new(opened.store, stop)), counters, set_aside })
     }
 }
 

@@ -4,6 +4,7 @@ mod commit;
 mod crash;
 mod damage;
 mod full;
+mod picture;
 mod quarantine;
 mod reopen;
 mod replay;
