@@ -177,7 +177,7 @@ pub fn install(
     if reader.meta != *meta {
         return Err(Error::Storage(format!("a snapshot of {:?} was announced as {:?}", reader.meta, meta)));
     }
-    let marks = reader.marks.clone();
+    let marks = reader.marks;
     // From here until the new checkpoint the rows are of no moment at all; a crash in between must know.
     checkpoints.keep(vec![(shard, None)])?;
     wipe_shard(&*overlay.store, shard)?;

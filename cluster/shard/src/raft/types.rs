@@ -17,7 +17,6 @@ openraft::declare_raft_types!(
 type LeaderId = openraft::impls::leader_id_std::LeaderId<u64, u64>;
 pub type LeaderTerm = <LeaderId as openraft::vote::RaftLeaderId>::Committed;
 pub type LogId = openraft::LogId<LeaderTerm>;
-pub type Membership = openraft::Membership<u64, openraft::impls::BasicNode>;
 pub type StoredMembership = openraft::StoredMembership<LeaderTerm, u64, openraft::impls::BasicNode>;
 pub type SnapshotMeta = openraft::SnapshotMeta<LeaderTerm, u64, openraft::impls::BasicNode>;
 pub type Snapshot<D> = openraft::Snapshot<LeaderTerm, u64, openraft::impls::BasicNode, D>;

@@ -22,5 +22,7 @@ pub mod writer;
 
 #[cfg(test)]
 mod conformance;
+#[cfg(test)]
+mod overlay_tests;
 
 pub use stop::Stop;

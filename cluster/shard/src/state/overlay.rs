@@ -145,6 +145,7 @@ impl Overlay {
     }
 
     /// Bytes applied and not yet taken by the writer.
+    #[cfg(test)]
     pub fn dirty_bytes(&self) -> usize {
         self.mem.lock().dirty_bytes
     }

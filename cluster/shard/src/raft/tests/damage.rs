@@ -100,7 +100,6 @@ async fn a_torn_store_is_made_again() {
                 host.inner.crash().await;
             }
             let names: Vec<_> = files(&origin.join("state"));
-            println!("{state:?}: {} files: {names:?}", names.len());
             let mut rebuilt = 0;
             for (n, name) in names.iter().enumerate() {
                 for how in [Harm::CutByOne, Harm::Halve, Harm::Empty, Harm::Flip, Harm::Remove] {

@@ -2,14 +2,21 @@
 
 use super::*;
 use crate::{Cursor, Housekeeping};
+use std::fmt::Write;
 
 pub const GRAINS: usize = 40;
 
 pub fn picture(shard: &Shard) -> Result<String, Error> {
-    let keys = (0..GRAINS).map(|n| format!("g{n}"));
-    let grains = keys.map(|key| shard.grain(&grain(&key))).collect::<Result<Vec<_>, _>>()?;
+    let mut grains = String::new();
+    for n in 0..GRAINS {
+        let found = shard.grain(&grain(&format!("g{n}")))?;
+        writeln!(grains, "g{n} {:?} {:?}", found.revision, found.reminders).unwrap();
+        for row in found.rows {
+            writeln!(grains, "  {:?} {} {:x}", row.key, row.value.len(), crc32c::crc32c(&row.value)).unwrap();
+        }
+    }
     Ok(format!(
-        "{grains:#?}{:#?}{:#?}{:#?}{:#?}{:?}",
+        "{grains}{:?}{:?}{:?}{:?}{:?}",
         shard.outbox(0, 10_000)?,
         shard.reminders(Timestamp(i64::MAX), None, 10_000)?,
         shard.index_all("runs", None, 10_000)?,
@@ -47,7 +54,7 @@ pub async fn work(owner: &Owner, seed: u64, turns: u64) {
             owner.commit(&key, revision, Turn { outbox: vec![event("twice")], ..turn })
         );
         assert!(first.is_ok() && matches!(second, Err(Error::Fenced { .. })), "{first:?} {second:?}");
-        if pick % 10 == 0 {
+        if pick.is_multiple_of(10) {
             upkeep(owner).await;
         }
     }
