@@ -183,6 +183,8 @@ impl HostInner {
             task.abort();
             task.await.ok();
         }
+        // A snapshot in progress runs outside of Raft's tasks; the next host on this folder must not meet it.
+        futures::future::join_all(self.shards.iter().map(|shard| shard.overlay.settle())).await;
         let flushed = if in_order { self.writer.flush().await } else { Ok(()) };
         let (writer, store, wal) = (self.writer.clone(), self.store.clone(), self.wal.clone());
         let folder = self.folder.lock().take();

@@ -86,6 +86,8 @@ struct Mem {
     durable: Option<u64>,
     /// The writer may finish what is frozen, but freeze nothing new: the store is being read or replaced as a whole.
     held: bool,
+    /// No further hold is given.
+    closing: bool,
     /// Counts freezes: a reader that saw the same number before and after looked at one state.
     freezes: u64,
 }
@@ -118,7 +120,16 @@ pub type Rows = Vec<(Key, Bytes)>;
 impl Overlay {
     pub fn new(shard: u32, store: Arc<dyn StateStore>, mark: Mark, bell: Bell, stop: Stop) -> Self {
         let durable = mark.index();
-        let mem = Mem { dirty: BTreeMap::new(), dirty_bytes: 0, frozen: None, mark, durable, held: false, freezes: 0 };
+        let mem = Mem {
+            dirty: BTreeMap::new(),
+            dirty_bytes: 0,
+            frozen: None,
+            mark,
+            durable,
+            held: false,
+            closing: false,
+            freezes: 0,
+        };
         Self { shard, store, mem: Mutex::new(mem), written: Notify::new(), bell, stop }
     }
 
@@ -316,6 +327,24 @@ impl Overlay {
 
     // ---- as a whole ----
 
+    /// Waits for the end of a hold and gives no other: whoever reads or replaces the store as a whole has let go of its
+    /// files.
+    pub async fn settle(&self) {
+        loop {
+            let written = self.written.notified();
+            {
+                let mut mem = self.mem.lock();
+                mem.closing = true;
+                if !mem.held {
+                    break;
+                }
+            }
+            written.await;
+        }
+        // Whoever waits for a hold of its own.
+        self.written.notify_waiters();
+    }
+
     /// Freezes what there is and keeps the writer from freezing more until the hold is dropped. When it has written that
     /// (see [`Hold::written`]), the store is exactly the state at the mark given back.
     pub async fn hold(self: &Arc<Self>) -> Result<(Hold, Mark), Error> {
@@ -324,6 +353,9 @@ impl Overlay {
             self.stop.check()?;
             {
                 let mut mem = self.mem.lock();
+                if mem.closing {
+                    return Err(Error::Closed);
+                }
                 if mem.frozen.is_none() && !mem.held {
                     mem.held = true;
                     if mem.mark.index() != mem.durable {

@@ -3,6 +3,7 @@
 use super::picture::{picture, work};
 use super::*;
 use crate::raft::snapshot::{SnapshotFolder, verify};
+use openraft::async_runtime::WatchReceiver;
 
 /// Snapshots after every few turns.
 fn eager(dir: &Path, state: StateBackend) -> HostOptions {
@@ -15,11 +16,18 @@ pub async fn open_eager(dir: &Path, state: StateBackend) -> (Host, Owner) {
     (host, owner)
 }
 
-/// Waits until the log of the shard was let go up to somewhere behind `index`.
-pub async fn purged_behind(owner: &Owner, index: Option<u64>) -> Option<u64> {
-    let wait = owner.shard.inner.raft.wait(Some(Duration::from_secs(30)));
-    let metrics = wait.metrics(|m| m.purged.map(|id| id.index) > index, "purged").await.unwrap();
-    metrics.purged.map(|id| id.index)
+/// Works until the log of the shard was let go up to somewhere behind `index`. A snapshot is due when the log since the
+/// last one is larger than that, so it takes more and more.
+pub async fn work_until_purged(owner: &Owner, seed: u64, index: Option<u64>) -> Option<u64> {
+    let metrics = owner.shard.inner.raft.metrics();
+    for part in 0..500 {
+        work(owner, 1_000 * seed + part, 10).await;
+        let purged = metrics.borrow_watched().purged.map(|id| id.index);
+        if purged > index {
+            return purged;
+        }
+    }
+    panic!("the log is not let go");
 }
 
 /// [K3] Snapshots are taken while turns go on; each is a state at one log position, since snapshot and log make the same
@@ -31,9 +39,8 @@ async fn snapshot_and_log_make_the_state_again() {
         let mut purged = None;
         for round in 0..3 {
             let (host, owner) = open_eager(dir.path(), state).await;
-            for part in 0..3 {
-                work(&owner, 10 * round + part, 30).await;
-                purged = purged_behind(&owner, purged).await;
+            for part in 0..2 {
+                purged = work_until_purged(&owner, 10 * round + part, purged).await;
             }
             work(&owner, 1_000 + round, 7).await;
             let before = picture(&owner.shard).unwrap();
@@ -56,8 +63,7 @@ async fn snapshot_and_log_make_the_state_again() {
 async fn an_unfinished_snapshot_file_is_no_obstacle() {
     let dir = tempfile::tempdir().unwrap();
     let (host, owner) = open_eager(dir.path(), StateBackend::Memory).await;
-    work(&owner, 1, 40).await;
-    purged_behind(&owner, None).await;
+    work_until_purged(&owner, 1, None).await;
     let before = picture(&owner.shard).unwrap();
     host.inner.crash().await;
     let snapshots = dir.path().join("snapshots");
@@ -81,7 +87,8 @@ async fn a_changed_snapshot_file_is_noticed_everywhere() {
     for revision in 0..100 {
         owner.commit("g", revision, puts([row(1, "a", [7; 40])])).await.unwrap();
     }
-    purged_behind(&owner, None).await;
+    let purged = owner.shard.inner.raft.wait(Some(Duration::from_secs(30)));
+    purged.metrics(|m| m.purged.is_some(), "purged").await.unwrap();
     host.close().await.unwrap();
     let whole = std::fs::read(dir.path().join("snapshots/shard-0.snap")).unwrap();
     let other = dir.path().join("other.snap");
