@@ -66,6 +66,11 @@ pub fn open(disk: Arc<dyn Disk>, mut options: WalOptions) -> Result<Opened, Erro
         stats: Default::default(),
         stopped: Default::default(),
     });
+    for (id, group) in (0..).zip(&shared.groups) {
+        if group.lock().committed_waits {
+            shared.queue.lazy(id);
+        }
+    }
     let committer = Committer { shared: shared.clone(), supply: supply.clone(), active, written, buffer: Vec::new() };
     Ok(Opened { shared, supply, committer, unclean })
 }

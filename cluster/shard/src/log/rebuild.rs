@@ -68,12 +68,12 @@ pub fn rebuild(scans: &[Scan], groups: u32) -> Result<Rebuilt, Error> {
             *entries.entry(place.segment).or_default() += 1;
             group.index.push_at(log_id, place);
         }
-        // It is saved without waiting for the entries it points to.
+        // It is saved without waiting for the entries it points to, and some of them may be lost. The ones that are left
+        // came before it, so they are committed; but what is appended from now on is not, so the pointer is written anew.
         let last = group.last();
-        group.committed = group
-            .committed
-            .filter(|id| last.is_some_and(|last| id.index <= last.index))
-            .or_else(|| group.committed.and(last));
+        if group.committed.map(|id| id.index) > last.map(|id| id.index) {
+            (group.committed, group.committed_waits) = (last, true);
+        }
     }
     let written = state.iter().map(written).collect();
     Ok(Rebuilt { groups: state, written, entries })

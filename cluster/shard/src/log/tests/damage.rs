@@ -166,6 +166,22 @@ fn a_lost_file_is_noticed() {
     }
 }
 
+/// No hole tells of it: the group has nothing behind. The head of the newest segment knows.
+#[test]
+fn a_lost_file_with_the_end_of_a_group_is_noticed() {
+    let disk = Double::default();
+    let wal = open(&disk);
+    // One segment each.
+    put(&wal.group(0), entry(0, 1, 0, 3_000));
+    put(&wal.group(2), entry(2, 1, 0, 3_000));
+    put(&wal.group(0), entry(0, 1, 1, 3_000));
+    drop(wal);
+    assert!(disk.bytes(&segment::name(2)).windows(6).any(|bytes| bytes == b"2/1/0/"));
+    crate::log::disk::Disk::remove(&disk, &segment::name(2)).unwrap();
+    let error = try_open(&disk).err().unwrap();
+    assert!(error.to_string().contains("Expected entries of group 2 up to 1, but found them up to 0"), "{error}");
+}
+
 #[test]
 fn a_newer_format_and_another_number_of_groups_are_told_apart_from_damage() {
     let (disk, name, _) = small();

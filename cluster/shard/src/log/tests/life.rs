@@ -237,5 +237,10 @@ fn a_committed_pointer_never_leads_beyond_the_last_entry_after_an_open() {
     (0..3).for_each(|i| put(&log, entry(0, 1, i, 10)));
     driver::save_committed(&log, Some(id(1, 9)));
     wal.close().unwrap();
+    let wal = open(&disk);
+    assert_eq!(wal.group(0).committed(), Some(id(1, 2)));
+    // What is appended afterwards was never committed.
+    (3..12).for_each(|i| put(&wal.group(0), entry(0, 2, i, 10)));
+    drop(wal);
     assert_eq!(open(&disk).group(0).committed(), Some(id(1, 2)));
 }

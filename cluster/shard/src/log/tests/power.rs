@@ -1,7 +1,7 @@
 //! The power goes at any moment: what comes back is what some moment not before the last acknowledgement had.
 
 use super::double::Double;
-use super::driver::{GROUPS, acked, open, options};
+use super::driver::{self, GROUPS, acked, entries, entry, id, open, options, put};
 use super::model::{Model, ModelGroup, Op, found};
 use super::random::op;
 use crate::log::Wal;
@@ -53,6 +53,25 @@ fn no_power_cut_loses_or_tears_what_was_acknowledged() {
     }
     assert!(acknowledged > 2_000, "{acknowledged}");
     assert!(mid_way > 100, "{mid_way} cuts in the middle");
+}
+
+/// A recycled file must have its new name for good before anything in it is acknowledged.
+#[test]
+fn no_power_cut_loses_what_lies_in_a_recycled_file() {
+    let disk = Double::default();
+    let mut rng = SmallRng::seed_from_u64(3);
+    let wal = open(&disk);
+    let log = wal.group(0);
+    for i in 0..400 {
+        put(&log, entry(0, 1, i, 500));
+        if i % 5 == 4 {
+            driver::purge(&log, id(1, i - 4)).unwrap();
+        }
+        if i % 7 == 6 {
+            let found = entries(&open(&disk.after_cut(&mut rng)).group(0));
+            assert_eq!(found.last(), Some(&entry(0, 1, i, 500)), "entry {i} is gone");
+        }
+    }
 }
 
 struct Run {
