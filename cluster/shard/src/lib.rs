@@ -15,3 +15,5 @@ pub use api::{
     ReminderRecord, Shard, ShardId, StateBackend,
 };
 pub use error::Error;
+#[doc(hidden)]
+pub use log::bench as log_bench;

@@ -8,6 +8,7 @@
 //! It deliberately knows nothing of what an entry means, and does not decide when to snapshot or purge.
 
 mod alive;
+pub mod bench;
 mod bounds;
 mod cache;
 mod committer;
