@@ -65,6 +65,9 @@ mod timers;
 mod turn;
 mod waiting;
 
+#[cfg(test)]
+mod tests;
+
 pub use effect::{Closing, Effect, RunEnd, StartChild, StepReadyOrder};
 pub use input::{Accepted, Decided, Input, Outcome, OutcomeKind, Refusal};
 pub use load::Corrupt;

@@ -1,6 +1,9 @@
-//! Run Control made an attempt or an approval for a step run: shown in the graph, decides nothing.
+//! Run Control made an attempt or an approval for a step run: shown in the graph, decides nothing, moves nothing.
+//!
+//! Whether a worker is at it is Run Control's to know; for the engine the step stays Ready until its outcome. (Running are
+//! the steps whose work the engine gave to a run of its own: SubWorkflow.)
 
-use super::state::{ATTEMPT_IDS_KEPT, Projection, RunIx, StepState};
+use super::state::{ATTEMPT_IDS_KEPT, Projection, RunIx};
 use super::turn::Turn;
 use uuid::Uuid;
 
@@ -9,9 +12,6 @@ impl Turn<'_> {
         let Some(ix) = self.p.by_id.get(&step_run_id).copied() else { return };
         if let Some(attempt_id) = attempt_id {
             self.p.remember_attempt(ix, attempt_id);
-            if self.p.run(ix).state == StepState::Ready {
-                self.enter(ix, StepState::Running);
-            }
         }
         if approval_id.is_some() && self.p.run(ix).approval_id != approval_id {
             self.p.run_mut(ix).approval_id = approval_id;

@@ -136,9 +136,5 @@ fn on_child(run: &StepRun) -> Waiting {
 
 fn on_worker(run: &StepRun, queue: String) -> Waiting {
     let on = if run.undoes.is_some() { "compensation" } else { "worker" };
-    let text = match run.state {
-        StepState::Running => format!("worker of queue {queue} to report"),
-        _ => format!("worker for queue {queue}"),
-    };
-    Waiting { queue, text, ..waiting(on, String::new(), run.ready_ms) }
+    Waiting { text: format!("worker for queue {queue}"), queue, ..waiting(on, String::new(), run.ready_ms) }
 }
