@@ -84,18 +84,17 @@ impl Turn<'_> {
         let (frame, step_ix) = (self.p.run(ix).frame, self.p.run(ix).step);
         let plan = self.plan;
         let step = plan.step(step_ix);
-        if let Some(of_loop) = back {
-            self.leave_by_exits(ix);
-            self.restart(frame, of_loop);
-            return;
-        }
         self.leave_by_exits(ix);
         for edge in &step.outgoing {
             let edge = plan.edge(*edge);
             match edge.loop_back {
-                Some(of_loop) => self.settle_loop(frame, of_loop),
                 None => self.tell(frame, step, edge.to),
+                Some(of_loop) if back.is_none() => self.settle_loop(frame, of_loop),
+                Some(_) => {}
             }
+        }
+        if let Some(of_loop) = back {
+            return self.restart(frame, of_loop);
         }
         if let Some(join) = plan.join_of(step_ix)
             && self.p.run(ix).fan.is_none()

@@ -171,8 +171,8 @@ impl Projection {
         }
         // The output of a Join is read from its branches, of an ended run too.
         self.note_branches(plan);
-        if !self.is_terminal() {
-            if self.header.deadline_ms != 0 && !self.header.deadline_fired && self.state != RunState::Compensating {
+        if !self.is_terminal() && self.state != RunState::Compensating {
+            if self.header.deadline_ms != 0 && !self.header.deadline_fired {
                 self.due.insert((self.header.deadline_ms, Due::Deadline));
             }
             self.note_half_ready(plan);
@@ -243,23 +243,22 @@ impl Projection {
             if *how != TAKEN || of_edge.loop_back.is_some() || !plan.leaves_loop(*edge) {
                 continue;
             }
-            let own = plan.own_loops(run.step).zip(run.loops.iter());
-            let mut around_both = own.filter(|(l, _)| plan.step(of_edge.to).loops.contains(l));
-            if around_both.all(|(l, at)| self.iteration(frame, l) == *at) {
+            if self.is_of_now(plan, ix, of_edge.to) {
                 taken.push((frame, *edge));
             }
         }
         self.exits_taken.extend(taken);
     }
 
-    /// How each branch ended: by the same rule that found it the first time.
+    /// How each branch ended: by the same rule that found it the first time. A branch that was closed before it ended may
+    /// look dry now; its Join is decided, so nobody asks any more.
     fn note_branches(&mut self, plan: &Plan) {
         let failed = self.failed_branches(plan);
         let busy = self.busy_frames();
         for frame in (1..self.frames.len() as u32).map(FrameIx) {
             let Some((owner, _)) = self.frame(frame).owner else { continue };
             let Some(join) = plan.join_of(self.run(owner).step) else { continue };
-            let how = if failed.contains(&frame) {
+            let how = if failed.contains(&frame) && !self.had_arrived(plan, frame, join) {
                 Branch::Failed
             } else {
                 self.with_turn(plan, |turn| turn.branch_state(owner, frame, join))
@@ -272,12 +271,20 @@ impl Projection {
 
     /// Frames of the branches that a failure ended which no edge took.
     fn failed_branches(&self, plan: &Plan) -> HashSet<FrameIx> {
-        let lost = self.runs.iter().filter(|run| run.state == StepState::Failed && !run.routed);
+        let lost = self.runs.iter().filter(|run| run.is_lost() && run.undoes.is_none());
         lost.filter_map(|run| self.failing_branch(plan, run.frame)).collect()
     }
 
+    /// Whether a failed branch had reached its Join before it failed: none of the steps before the Join was part of that.
+    fn had_arrived(&self, plan: &Plan, frame: FrameIx, join: StepIx) -> bool {
+        let before = plan.forward_incoming(join).filter_map(|edge| self.slots.get(&(frame, plan.edge(edge).from)));
+        let mut before = before.map(|slot| self.run(slot.run)).peekable();
+        before.peek().is_some()
+            && before.all(|run| run.state.is_terminal() && run.state != StepState::Cancelled && !run.is_lost())
+    }
+
     /// Frames with something active in them, or in a Fanout opened in them.
-    fn busy_frames(&self) -> HashSet<FrameIx> {
+    pub(super) fn busy_frames(&self) -> HashSet<FrameIx> {
         let mut busy = HashSet::new();
         for (frame, _) in &self.active {
             let mut frame = *frame;
@@ -290,22 +297,16 @@ impl Projection {
 
     fn note_half_ready(&mut self, plan: &Plan) {
         let mut targets = Vec::new();
-        for ((frame, step), slot) in &self.slots {
-            let run = self.run(slot.run);
-            if !run.state.is_terminal() {
-                continue;
-            }
-            let now = |to: StepIx| {
-                let own = plan.own_loops(*step).zip(run.loops.iter());
-                let mut around_both = own.filter(|(l, _)| plan.step(to).loops.contains(l));
-                around_both.all(|(l, at)| self.iteration(*frame, l) == *at)
-            };
-            let forward =
-                plan.step(*step).outgoing.iter().map(|edge| plan.edge(*edge)).filter(|e| e.loop_back.is_none());
-            let beside =
-                forward.map(|edge| edge.to).filter(|to| plan.step(*to).scope.len() == plan.step(*step).scope.len());
-            let all = beside.chain(plan.join_of(*step));
-            targets.extend(all.filter(|to| now(*to) && self.present(*frame, *to).is_none()).map(|to| (*frame, to)));
+        for (run, ix) in self.runs.iter().zip((0..).map(RunIx)).filter(|(run, _)| run.state.is_terminal()) {
+            let (frame, step) = (run.frame, plan.step(run.step));
+            let forward = step.outgoing.iter().map(|edge| plan.edge(*edge)).filter(|edge| edge.loop_back.is_none());
+            let beside = forward.map(|edge| edge.to).filter(|to| {
+                let target = plan.step(*to);
+                target.scope.len() == step.scope.len() && !target.is_fanout_join()
+            });
+            let all = beside.chain(plan.join_of(run.step));
+            let open = all.filter(|to| self.is_of_now(plan, ix, *to) && self.present(frame, *to).is_none());
+            targets.extend(open.map(|to| (frame, to)));
         }
         targets.retain(|(frame, _)| !self.is_closed(*frame));
         self.half_ready.extend(targets);
@@ -329,6 +330,13 @@ impl Projection {
         let mut turn =
             Turn { p: self, plan, options: &options, now: Timestamp(0), effects: Vec::new(), work: VecDeque::new() };
         ask(&mut turn)
+    }
+}
+
+impl StepRun {
+    /// Failed, and no edge took the failure.
+    fn is_lost(&self) -> bool {
+        self.state == StepState::Failed && !self.routed
     }
 }
 

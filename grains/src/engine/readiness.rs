@@ -4,7 +4,7 @@
 use super::edges::EdgeState;
 use super::state::{Asked, FrameIx, Projection, RunIx, Slot, StepRun, StepState};
 use super::turn::Turn;
-use crate::definition::{StepIx, StepKind};
+use crate::definition::{Plan, Step, StepIx, StepKind};
 use grain_contract::limits::STEP_RUNS_MAX;
 use granary_proto::v1::Failure;
 
@@ -36,8 +36,23 @@ impl Turn<'_> {
         }
     }
 
+    /// Remembers a step as half ready, if something before it has come so far in the present iteration. (The check may be
+    /// a leftover from before a loop began anew.)
     pub(super) fn wait(&mut self, frame: FrameIx, step: StepIx) {
-        self.p.half_ready.insert((frame, step));
+        let plan = self.plan;
+        let begun = plan.forward_incoming(step).any(|edge| {
+            let mut before = self.p.slots.get(&(frame, plan.edge(edge).from)).map(|slot| slot.run);
+            while let Some(ix) = before.filter(|ix| self.p.is_of_now(plan, *ix, step)) {
+                if self.p.run(ix).state.is_terminal() {
+                    return true;
+                }
+                before = self.p.run(ix).previous;
+            }
+            false
+        });
+        if begun || plan.step(step).is_fanout_join() {
+            self.p.half_ready.insert((frame, step));
+        }
     }
 
     pub(super) fn begin(&mut self, frame: FrameIx, step: StepIx) {
@@ -115,7 +130,21 @@ impl StepRun {
     }
 }
 
+impl Step {
+    pub(super) fn is_fanout_join(&self) -> bool {
+        matches!(&self.kind, StepKind::Join(join) if join.fanout.is_some())
+    }
+}
+
 impl Projection {
+    /// Whether a step run belongs to the present iteration of every loop that is around both it and the step `to`.
+    pub(super) fn is_of_now(&self, plan: &Plan, ix: RunIx, to: StepIx) -> bool {
+        let run = self.run(ix);
+        let own = plan.own_loops(run.step).zip(run.loops.iter());
+        let mut around_both = own.filter(|(of_loop, _)| plan.step(to).loops.contains(of_loop));
+        around_both.all(|(of_loop, at)| self.iteration(run.frame, of_loop) == *at)
+    }
+
     /// The iteration number of the step's next step run in this frame, from 1.
     pub(super) fn next_iteration(&self, frame: FrameIx, step: StepIx) -> u32 {
         match self.slots.get(&(frame, step)) {

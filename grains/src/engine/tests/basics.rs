@@ -100,7 +100,13 @@ fn the_example_without_a_review() {
     run.ok("retrieve", "[]");
     assert_eq!(
         run.ok("analyse", r#"{"confidence":0.9}"#),
-        ["analyse Succeeded", "confident Succeeded", "review Skipped", "propose Ready", "do propose/1 agent:change-proposer {}"]
+        [
+            "analyse Succeeded",
+            "confident Succeeded",
+            "review Skipped",
+            "propose Ready",
+            "do propose/1 agent:change-proposer {}"
+        ]
     );
     assert_eq!(run.step("review").skipped_by, ["confident"]);
     run.ok("propose", "null");
@@ -290,7 +296,8 @@ fn rows_that_do_not_belong_together_are_corrupt() {
     }
     let without_first: Vec<Row> = {
         run.ok("a", "1");
-        let is_first = |key: &RowKey| key.table == crate::kinds::methods::run::table::STEP_RUNS && key.key == [0, 0, 0, 0];
+        let is_first =
+            |key: &RowKey| key.table == crate::kinds::methods::run::table::STEP_RUNS && key.key == [0, 0, 0, 0];
         run.rows.values().filter(|row| !is_first(&row.key)).cloned().collect()
     };
     assert!(Projection::load("acme", RUN, without_first, Some(&run.plan)).is_err());

@@ -7,6 +7,7 @@ workflow: mixed
 version: '1'
 deadlineMinutes: 60
 steps:
+  - { id: s, kind: Condition, expression: true }
   - { id: a, kind: Tool, tool: echo }
   - { id: ask, kind: Human }
   - { id: nap, kind: Timer, delay: PT1H }
@@ -14,7 +15,14 @@ steps:
   - { id: spread, kind: Fanout, items: [1, 2] }
   - { id: body, kind: Tool, tool: echo }
   - { id: meet, kind: Join }
-edges: [ { from: spread, to: body }, { from: body, to: meet } ]
+edges:
+  - { from: s, to: a }
+  - { from: s, to: ask }
+  - { from: s, to: nap }
+  - { from: s, to: child }
+  - { from: s, to: spread }
+  - { from: spread, to: body }
+  - { from: body, to: meet }
 ";
 
 /// [R12] [FR-188] Everything open is closed, children too; timers are gone; the count is what was open.

@@ -96,7 +96,10 @@ fn an_uncertain_compensation_is_a_failed_one() {
     let mut run = Run::of(&saga("failurePolicy: Fail", "failurePolicy: Fail"));
     up_to_seal(&mut run);
     run.fail("seal", "tool");
-    assert_eq!(run.end("recall", OutcomeKind::Uncertain, "", None), ["recall Failed", "end Failed recall compensation"]);
+    assert_eq!(
+        run.end("recall", OutcomeKind::Uncertain, "", None),
+        ["recall Failed", "end Failed recall compensation"]
+    );
     assert!(!run.graph().compensated);
 }
 

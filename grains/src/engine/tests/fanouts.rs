@@ -45,10 +45,7 @@ edges:
 fn more_branches_than_allowed_fail_the_fanout() {
     let mut run = Run::of(&quorum("quorum: all"));
     run.options.max_fanout = 3;
-    assert_eq!(
-        run.start(r#"{"items":[1,2,3,4]}"#),
-        ["started", "spread Failed", "end Failed spread fanout-limit"]
-    );
+    assert_eq!(run.start(r#"{"items":[1,2,3,4]}"#), ["started", "spread Failed", "end Failed spread fanout-limit"]);
     assert_eq!(run.graph().failure.expect("a failure").message, "Expected at most 3 branches, but found 4.");
 }
 

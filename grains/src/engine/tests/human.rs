@@ -19,10 +19,7 @@ edges: [ {{ from: ask, to: close }} ]
 #[test]
 fn what_a_human_said_is_the_output() {
     let mut run = Run::of(&ask("actionClass: read"));
-    assert_eq!(
-        run.start("{}"),
-        ["started", "ask Ready", "ask ask/1 approval {}", "ask WaitingForHuman"]
-    );
+    assert_eq!(run.start("{}"), ["started", "ask Ready", "ask ask/1 approval {}", "ask WaitingForHuman"]);
     assert_eq!(
         run.decide("ask", "approved")[2],
         r#"do close/1 tool:echo {"got":{"by":"someone","comment":"","decision":"approved"}}"#
@@ -92,9 +89,11 @@ fn a_run_waits_only_if_nothing_else_moves() {
 workflow: both
 version: '1'
 steps:
+  - { id: s, kind: Condition, expression: true }
   - { id: a, kind: Tool, tool: echo }
   - { id: ask, kind: Human }
   - { id: nap, kind: Timer, delay: PT1M }
+edges: [ { from: s, to: a }, { from: s, to: ask }, { from: s, to: nap } ]
 ",
     );
     run.start("{}");

@@ -185,7 +185,10 @@ edges:
         let mut run = Run::of(document);
         run.start(&format!(r#"{{"go":{go}}}"#));
         assert_eq!(run.waits("meet"), "join: join 1 of 2");
-        assert_eq!(run.ok("b", "5"), vec!["b Succeeded".to_owned(), "meet Succeeded".into(), format!("end Completed [{go},5]")]);
+        assert_eq!(
+            run.ok("b", "5"),
+            vec!["b Succeeded".to_owned(), "meet Succeeded".into(), format!("end Completed [{go},5]")]
+        );
     }
 }
 
@@ -305,7 +308,15 @@ edges:
     let lines = run.ok("z", "3");
     assert_eq!(
         lines,
-        ["z Succeeded", "close x2", "x2 Cancelled", "y Cancelled", "meet Succeeded", "aside Ready", "do aside/1 tool:echo {}"]
+        [
+            "z Succeeded",
+            "close x2",
+            "x2 Cancelled",
+            "y Cancelled",
+            "meet Succeeded",
+            "aside Ready",
+            "do aside/1 tool:echo {}"
+        ]
     );
     run.ok("aside", "9");
     assert_eq!(run.run_output(), r#"{"aside":9,"meet":[3]}"#);

@@ -46,7 +46,7 @@ fn a_loop_makes_new_step_runs_until_it_is_left() {
                     format!(r#"do {next}/1 tool:echo {{"before":{round}}}"#)
                 ]
             );
-            assert_eq!(run.waits("close"), "nothing");
+            assert_eq!(run.waits("close"), "loop: loop around again to end");
         } else {
             assert_eq!(lines[2..], ["close Ready", "do close/1 tool:echo {}"]);
         }

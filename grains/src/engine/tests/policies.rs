@@ -4,19 +4,20 @@ use super::*;
 use crate::definition::Backoff;
 
 fn single(fields: &str) -> String {
-    format!("
+    format!(
+        "
 workflow: single
 version: '1'
 steps:
   - {{ id: a, kind: Tool, tool: echo, {fields} }}
-")
+"
+    )
 }
 
 /// [R10] Retry: a new attempt of the same step run after a growing delay, as long as attempts are left.
 #[test]
 fn retry_makes_new_attempts_with_a_growing_delay() {
-    let mut run =
-        Run::of(&single("failurePolicy: Retry, maxAttempts: 3, retry: { initial: 1s, factor: 3, max: 1m }"));
+    let mut run = Run::of(&single("failurePolicy: Retry, maxAttempts: 3, retry: { initial: 1s, factor: 3, max: 1m }"));
     run.start("{}");
     let (id, _) = run.order("a");
     assert_eq!(run.fail("a", "tool"), ["a WaitingForTimer"]);
@@ -60,7 +61,10 @@ fn five_thousand_attempts() {
     for attempt in 1..5_000_u32 {
         let (id, number) = run.order("a");
         assert_eq!(number, attempt);
-        run.outcome(Outcome { attempt_id: Some(Uuid::from_u128(attempt.into())), ..outcome(id, number, OutcomeKind::Failed) });
+        run.outcome(Outcome {
+            attempt_id: Some(Uuid::from_u128(attempt.into())),
+            ..outcome(id, number, OutcomeKind::Failed)
+        });
         ms += 5;
         run.at(ms);
         assert!(run.written < 4_000, "attempt {attempt} wrote {}", run.written);
@@ -286,8 +290,10 @@ workflow: deadline
 version: '1'
 deadlineMinutes: 1
 steps:
+  - { id: s, kind: Condition, expression: true }
   - { id: a, kind: Tool, tool: echo }
   - { id: ask, kind: Human }
+edges: [ { from: s, to: a }, { from: s, to: ask } ]
 ",
     );
     run.start("{}");

@@ -27,10 +27,7 @@ fn a_timer_never_fires_early() {
     assert_eq!(due, Some(Timestamp(T0 + 864_000_000)));
     assert_eq!(run.at(863_999_999), [""; 0]);
     assert_eq!(run.p.next_due(), due);
-    assert_eq!(
-        run.at(864_000_000),
-        ["timer nap late 0", "nap Succeeded", "b Ready", "do b/1 tool:echo {}"]
-    );
+    assert_eq!(run.at(864_000_000), ["timer nap late 0", "nap Succeeded", "b Ready", "do b/1 tool:echo {}"]);
 }
 
 /// [R7] Late is fired at once and says how late; and it is fired once.
@@ -121,11 +118,13 @@ fn a_wake_up_for_what_moved_on_is_nothing() {
 /// [FR-169] A timeout holds over any number of changes of owner (each turn here loads the rows anew).
 #[test]
 fn a_timeout_survives_reloads() {
-    let mut run = Run::of("
+    let mut run = Run::of(
+        "
 workflow: slow
 version: '1'
 steps: [ { id: a, kind: Tool, tool: echo, timeoutMinutes: 10 } ]
-");
+",
+    );
     run.start("{}");
     for minute in 1..10 {
         assert_eq!(run.at(minute * 60_000), [""; 0]);
