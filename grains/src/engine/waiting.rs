@@ -61,7 +61,7 @@ impl Projection {
             return self.on_join(plan, frame, step_ix, join);
         }
         let open = self.open_predecessors(plan, frame, step_ix);
-        let looping = open.iter().all(|(from, leaves_loop)| *leaves_loop && self.slots.get(&(frame, *from)).is_some());
+        let looping = open.iter().all(|(from, leaves_loop)| *leaves_loop && self.slots.contains_key(&(frame, *from)));
         let names: Vec<&str> = open.iter().map(|(from, _)| plan.step(*from).id.as_str()).collect();
         if looping && !names.is_empty() {
             return waiting("loop", format!("loop around {} to end", names.join(", ")), 0);
