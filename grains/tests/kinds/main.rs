@@ -13,4 +13,5 @@ mod plans;
 mod refused_releases;
 mod reminders;
 mod reproject;
+mod seen;
 mod world;
