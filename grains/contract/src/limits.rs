@@ -6,6 +6,8 @@ pub const NAME_BYTES_MAX: usize = 128;
 pub const ROW_KEY_BYTES_MAX: usize = 256;
 /// One JSON value that a caller hands in or a worker reports: input, output, decision.
 pub const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
+/// Text for people: a reason, a comment, a failure's message. Bytes.
+pub const TEXT_BYTES_MAX: usize = 16 * 1024;
 /// One workflow document.
 pub const DOCUMENT_BYTES_MAX: usize = 1024 * 1024;
 /// One gRPC message or HTTP body. Above twice the payload, since one turn may carry input and output.

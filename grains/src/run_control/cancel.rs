@@ -4,6 +4,7 @@
 //! the run is over. So there is no time in which a half-cancelled run can meet a late outcome: what comes afterwards finds
 //! a terminal run (FR-115).
 
+use super::decide::check_text;
 use super::{Authority, Record, RunState};
 use crate::engine::Input;
 use grain_contract::{Code, Rejection};
@@ -28,7 +29,8 @@ pub enum Cancellable {
 impl Authority {
     /// [R12] Refused if the run ended otherwise: of a completion and a cancel at the same time one wins, and the other is
     /// told so.
-    pub fn check_cancel(&self) -> Result<Cancellable, Rejection> {
+    pub fn check_cancel(&self, reason: &str) -> Result<Cancellable, Rejection> {
+        check_text(reason, "reason")?;
         let Some(run) = &self.run else { return Ok(Cancellable::Unknown) };
         match run.state {
             RunState::Cancelled => Ok(Cancellable::Already),

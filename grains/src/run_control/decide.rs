@@ -8,7 +8,7 @@ use super::step_ready::approval_sort;
 use super::{Authority, Record, Verdict};
 use crate::engine::{Decided, Input};
 use crate::kinds::methods::index::PENDING_APPROVALS;
-use grain_contract::limits::PAYLOAD_BYTES_MAX;
+use grain_contract::limits::{PAYLOAD_BYTES_MAX, TEXT_BYTES_MAX};
 use grain_contract::{Code, IndexChange, Rejection, Timestamp};
 use granary_proto::v1::{Approval, DecideApprovalRequest, JournalEntry};
 use granary_proto::wire::{self, Json};
@@ -62,6 +62,8 @@ impl Authority {
         let view = self.approval(&request.approval_id)?;
         let id = Uuid::try_parse(&view.approval_id).unwrap_or_default();
         let state = word_for(&view.kind, &request.decision)?;
+        check_text(&request.comment, "comment")?;
+        check_text(&request.decided_by, "decidedBy")?;
         let answer = checked_answer(request.answer.map(|json| json.text).unwrap_or_default(), state)?;
         let hash = digest(state, request.proposal_version, &answer, &request.comment, &request.decided_by);
         let Some((step, number, Ask::Approval(approval))) = self.find(id) else {
@@ -185,6 +187,15 @@ fn word_for(kind: &str, decision: &str) -> Result<&'static str, Rejection> {
     let message =
         format!("Expected {} for a question of kind {kind}, but found {found:?}.", words_for(kind).join(" or "));
     Err(Rejection::new(Code::Invalid, message).at("decision"))
+}
+
+/// Text for people has a bound of its own: it goes into rows that are read whole.
+pub(super) fn check_text(text: &str, field: &str) -> Result<(), Rejection> {
+    if text.len() <= TEXT_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!("Expected at most {TEXT_BYTES_MAX} bytes, but found {}.", text.len());
+    Err(Rejection::new(Code::TooLarge, message).at(field))
 }
 
 fn checked_answer(answer: Vec<u8>, state: &str) -> Result<Vec<u8>, Rejection> {

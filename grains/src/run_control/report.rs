@@ -5,7 +5,7 @@ use super::outcome::ToldBy;
 use super::state::{Ask, Attempt, AttemptState};
 use super::{AttemptEnd, Authority, Verdict, outcome_of, outcome_word};
 use crate::engine::OutcomeKind;
-use grain_contract::limits::PAYLOAD_BYTES_MAX;
+use grain_contract::limits::{NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, TEXT_BYTES_MAX};
 use grain_contract::{Code, Rejection};
 use granary_proto::v1::{Failure, Report};
 use serde::de::IgnoredAny;
@@ -26,6 +26,7 @@ impl Authority {
             Rejection::new(Code::Invalid, message).at("report.outcome")
         })?;
         let output = checked_output(report.output.map(|json| json.text).unwrap_or_default(), &report.outcome_hash)?;
+        check_failure(report.failure.as_ref())?;
         let Some((step, number, Ask::Attempt(attempt))) = self.find(id) else {
             let message = format!("Expected an attempt of run {}, but {id} is none.", self.run_id);
             return Err(Rejection::new(Code::NotFound, message).at("report.attemptId"));
@@ -107,6 +108,18 @@ fn checked_output(output: Vec<u8>, stated_hash: &str) -> Result<Vec<u8>, Rejecti
         }
     }
     Ok(output)
+}
+
+fn check_failure(failure: Option<&Failure>) -> Result<(), Rejection> {
+    let Some(failure) = failure else { return Ok(()) };
+    let parts = [("class", failure.class.len(), NAME_BYTES_MAX), ("message", failure.message.len(), TEXT_BYTES_MAX)];
+    for (part, found, most) in parts {
+        if found > most {
+            let message = format!("Expected at most {most} bytes, but found {found}.");
+            return Err(Rejection::new(Code::TooLarge, message).at(format!("report.failure.{part}")));
+        }
+    }
+    Ok(())
 }
 
 /// A failure without a reason gets its kind's class, so that every failed step names one.

@@ -68,6 +68,35 @@ fn a_damaged_projection_is_replaced() {
     assert_eq!(world.stored[&run], good);
 }
 
+/// Rows that cannot be read at all: the run is set aside, not lost, and comes back from its journal.
+#[test]
+fn an_unreadable_projection_is_replaced() {
+    for table in [run::table::HEADER, run::table::STEP_RUNS] {
+        let (mut world, run) = started(true);
+        for _ in 0..2 {
+            assert!(world.step(&run, answers(1, true)));
+        }
+        let good = world.stored[&run].clone();
+        let entries = world.journal(&run);
+        let damage = |world: &mut World| {
+            let rows = &mut world.stored.get_mut(&run).expect("the run").rows;
+            for (_, value) in rows.iter_mut().filter(|(key, _)| key.table == table) {
+                *value = vec![0xff; 7];
+            }
+        };
+        damage(&mut world);
+        assert_eq!(world.get(&run).expect_err("set aside").code, Code::Quarantined);
+        let attempts: Vec<_> = world.work.keys().copied().collect();
+        for attempt in attempts {
+            assert_eq!(world.report(attempt, "Succeeded", "1").expect_err("set aside").code, Code::Quarantined);
+        }
+        reproject(&mut world, &run, entries).expect("projected again");
+        assert_eq!(world.stored[&run], good);
+        while world.step(&run, answers(1, true)) {}
+        assert_eq!(world.get(&run).expect("the run").state, "Completed");
+    }
+}
+
 /// A journal with a hole, or without its end, would project the run into its past.
 #[test]
 fn a_journal_that_is_not_whole_is_refused() {

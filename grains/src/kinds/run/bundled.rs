@@ -123,7 +123,7 @@ impl RunGrain {
 
     fn cancel(&mut self, cx: &mut Context<'_>, draft: &mut Draft, body: &[u8]) -> Done {
         let request: v1::CancelRunRequest = wire::body(body)?;
-        match self.authority.check_cancel()? {
+        match self.authority.check_cancel(&request.reason)? {
             Cancellable::Yes => self.cancel_run(cx, draft, Cancelling { reason: request.reason, by: String::new() })?,
             Cancellable::Already => self.ready()?,
             Cancellable::Unknown => {
@@ -142,7 +142,7 @@ impl RunGrain {
             return Err(Rejection::new(Code::Invalid, message).at("parentRunId").into());
         }
         // A child that has ended already, however, is as good as cancelled: the parent waits for it no more.
-        match self.authority.check_cancel() {
+        match self.authority.check_cancel(&request.reason) {
             Ok(Cancellable::Yes) => {
                 let by = format!("run {parent}");
                 self.cancel_run(cx, draft, Cancelling { reason: request.reason, by })?;

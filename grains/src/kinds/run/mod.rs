@@ -25,6 +25,7 @@ use crate::run_control::Authority;
 use grain_contract::{
     Code, Context, Corrupt, Decision, Grain, GrainId, GrainKind, GrainType, Message, Need, Rejection, Row, Supply,
 };
+use granary_proto::storage;
 use plan::PlanSlot;
 use uuid::Uuid;
 
@@ -50,7 +51,15 @@ impl GrainType for RunType {
             return Ok(Box::new(NoSuchRun { key: id.key.to_string() }));
         };
         let authority = Authority::load(id.tenant.as_str(), run_id, &rows)?;
-        let header = summary::header_of(&rows)?;
+        let (header, damaged) = match (summary::header_of(&rows), authority.run()) {
+            (Ok(header), _) => (header, None),
+            // The projection can be built again, as long as the authority beside it is whole.
+            (Err(corrupt), Some(run)) => {
+                let definition_release_id = run.release_id.clone();
+                (storage::RunHeaderRow { definition_release_id, ..Default::default() }, Some(corrupt))
+            }
+            (Err(corrupt), None) => return Err(corrupt),
+        };
         Ok(Box::new(RunGrain {
             tenant: id.tenant.to_string(),
             run_id,
@@ -60,6 +69,7 @@ impl GrainType for RunType {
             run_input: header.input,
             release_id: header.definition_release_id,
             plan: PlanSlot::Empty,
+            damaged,
         }))
     }
 }
@@ -76,6 +86,8 @@ struct RunGrain {
     /// The pinned release; empty before acceptance.
     release_id: String,
     plan: PlanSlot,
+    /// The header cannot be read: nothing goes but to project the run again.
+    damaged: Option<Corrupt>,
 }
 
 /// The projection; as rows until the plan is there that gives them meaning.
@@ -97,9 +109,13 @@ impl EngineSlot {
 
 impl Grain for RunGrain {
     fn handle(&mut self, cx: &mut Context<'_>, message: &Message<'_>) -> Decision {
+        let reprojects = matches!(message, Message::Call { method, .. } if *method == methods::REPROJECT);
+        if let Some(corrupt) = self.damaged.as_ref().filter(|_| !reprojects) {
+            return stop::Stop::quarantined(&corrupt.what).into();
+        }
         let decided = match (self.options.mode, message) {
             (_, Message::Call { method, body }) if reads::is_read(*method) => self.read(*method, body),
-            (_, Message::Call { method, body }) if *method == methods::REPROJECT => self.reproject(cx, body),
+            (_, Message::Call { body, .. }) if reprojects => self.reproject(cx, body),
             (RunMode::Bundled, _) => self.bundled(cx, message),
             (RunMode::External, _) => self.external(cx, message),
         };

@@ -58,13 +58,18 @@ impl RunGrain {
     /// Makes sure that the projection is loaded, with its plan. A run that was never accepted, or was refused at acceptance,
     /// is loaded without one.
     pub(super) fn ready(&mut self) -> Result<(), Stop> {
-        if self.release_id.is_empty() || self.was_refused() {
-            return self.load(None);
-        }
-        match self.plan_for(plan_need(&self.release_id))? {
-            Ok(plan) => self.load(Some(&plan)),
+        match self.pinned_plan()? {
+            Ok(plan) => self.load(plan.as_deref()),
             Err(why) => self.load(None).map_err(|_| why.into()),
         }
+    }
+
+    /// The plan of the pinned release; `None` for a run that has none.
+    pub(super) fn pinned_plan(&mut self) -> Result<Result<Option<Arc<Plan>>, Rejection>, Stop> {
+        if self.release_id.is_empty() || self.was_refused() {
+            return Ok(Ok(None));
+        }
+        Ok(self.plan_for(plan_need(&self.release_id))?.map(Some))
     }
 
     fn was_refused(&self) -> bool {
@@ -73,10 +78,8 @@ impl RunGrain {
 
     fn load(&mut self, plan: Option<&Plan>) -> Result<(), Stop> {
         let EngineSlot::Rows(rows) = &self.engine else { return Ok(()) };
-        let projection = Projection::load(&self.tenant, self.run_id, rows.clone(), plan).map_err(|corrupt| {
-            let message = format!("Expected rows of a run, but they cannot be read: {corrupt}.");
-            Stop::new(Code::Quarantined, message)
-        })?;
+        let projection = Projection::load(&self.tenant, self.run_id, rows.clone(), plan)
+            .map_err(|corrupt| Stop::quarantined(&corrupt.to_string()))?;
         self.engine = EngineSlot::Loaded(Box::new(projection));
         Ok(())
     }

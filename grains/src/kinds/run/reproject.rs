@@ -23,12 +23,19 @@ impl RunGrain {
         }
         let journal: ReadJournalResponse = wire::body(body)?;
         self.check_whole(&journal.entries)?;
-        self.ready()?;
+        // The old projection need not be readable: it is dropped.
+        self.pinned_plan()??;
+        let input = match journal.entries.first() {
+            Some(first) => accepted_of(first).map_err(unreadable)?.input,
+            None => return Err(unreadable("it has no entry".into()).into()),
+        };
         let mut fresh = self.replay(&journal.entries)?;
         let changes = fresh.take_changes();
         let mut draft = Draft::new(cx.now);
-        let stale = self.stale_rows(&changes.puts)?;
+        let stale = self.stale_rows(&changes.puts);
         self.engine = EngineSlot::Loaded(Box::new(fresh));
+        self.damaged = None;
+        self.run_input = input;
         // A timer that was due during the loss fires now, as any late one.
         if !self.is_over() {
             self.fire_timers(cx, &mut draft)?;
@@ -92,11 +99,14 @@ impl RunGrain {
     }
 
     /// Rows of the old projection that the new one does not have.
-    fn stale_rows(&self, fresh: &[Row]) -> Result<Vec<RowKey>, Stop> {
-        let mut keys = self.projection()?.row_keys();
+    fn stale_rows(&self, fresh: &[Row]) -> Vec<RowKey> {
+        let mut keys = match &self.engine {
+            EngineSlot::Loaded(projection) => projection.row_keys(),
+            EngineSlot::Rows(rows) => rows.iter().map(|row| row.key.clone()).collect(),
+        };
         let kept: HashSet<&RowKey> = fresh.iter().map(|row| &row.key).collect();
         keys.retain(|key| !kept.contains(key));
-        Ok(keys)
+        keys
     }
 }
 

@@ -11,6 +11,14 @@ impl Stop {
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self::Rejection(Rejection::new(code, message))
     }
+
+    /// The projection's rows cannot be read. The journal is whole, so the run can be projected again.
+    pub fn quarantined(what: &str) -> Self {
+        Self::new(
+            Code::Quarantined,
+            format!("Expected rows of a run, but they cannot be read: {what}. Project it again."),
+        )
+    }
 }
 
 impl From<Rejection> for Stop {

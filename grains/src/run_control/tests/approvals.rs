@@ -67,7 +67,9 @@ fn a_decision_that_does_not_fit_is_refused() {
     let unknown = DecideApprovalRequest { approval_id: Uuid::from_u128(9).to_string(), ..decision("approve", 1) };
     let malformed = DecideApprovalRequest { approval_id: "no".into(), ..decision("approve", 1) };
     let bad_answer = DecideApprovalRequest { answer: answer("{"), ..decision("answer", 1) };
+    let long = DecideApprovalRequest { comment: "x".repeat(16 * 1024 + 1), ..decision("approve", 1) };
     let table = [
+        ("approval", long, Code::TooLarge, "comment"),
         ("approval", decision("approve", 2), Code::WrongState, "proposalVersion"),
         ("approval", decision("approve", 0), Code::Invalid, "proposalVersion"),
         ("approval", decision("maybe", 1), Code::Invalid, "decision"),

@@ -45,7 +45,13 @@ fn what_cannot_be_right_is_refused_with_its_field() {
     let big = format!("\"{}\"", "x".repeat(grain_contract::limits::PAYLOAD_BYTES_MAX - 1));
     let unknown = Uuid::from_u128(9);
     let hashed = Report { outcome_hash: "00".into(), ..report(id, &TOKEN, "Succeeded", "1") };
+    let failure = |class: String, message: String| Report {
+        failure: Some(Failure { class, message }),
+        ..report(id, &TOKEN, "Failed", "")
+    };
     let table = [
+        (failure("c".repeat(129), String::new()), Code::TooLarge, "report.failure.class"),
+        (failure("tool".into(), "m".repeat(16 * 1024 + 1)), Code::TooLarge, "report.failure.message"),
         (Report { attempt_id: "x".into(), ..report(id, &TOKEN, "Succeeded", "") }, Code::Invalid, "report.attemptId"),
         (report(unknown, &TOKEN, "Succeeded", ""), Code::NotFound, "report.attemptId"),
         (report(id, &TOKEN, "Done", ""), Code::Invalid, "report.outcome"),

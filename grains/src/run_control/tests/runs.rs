@@ -69,7 +69,9 @@ fn a_cancel_closes_what_is_open() {
         b"",
     );
     let mut authority = reload(authority, record);
-    assert_eq!(authority.check_cancel(), Ok(Cancellable::Yes));
+    assert_eq!(authority.check_cancel("enough"), Ok(Cancellable::Yes));
+    let long = "x".repeat(grain_contract::limits::TEXT_BYTES_MAX + 1);
+    assert_eq!(authority.check_cancel(&long).expect_err("too long").code, Code::TooLarge);
     let mut record = at(4_000);
     let cancelling = Cancelling { reason: "enough".into(), by: "ann".into() };
     assert_eq!(
@@ -86,7 +88,7 @@ fn a_cancel_closes_what_is_open() {
     assert!(matches!(&record.effects[..], [Effect::Withdraw { interrupt: true, .. }]));
     let authority = reload(authority, record);
     assert_eq!(authority.run().expect("a run").state, RunState::Cancelled);
-    assert_eq!(authority.check_cancel(), Ok(Cancellable::Already));
+    assert_eq!(authority.check_cancel("enough"), Ok(Cancellable::Already));
     assert!(authority.open_step_runs().is_empty());
     let late = authority.check_report(report(crate::engine::ids::attempt_id(STEP, 1), &TOKEN, "Succeeded", ""));
     let late = late.expect_err("already terminal");
@@ -118,7 +120,7 @@ fn a_finished_run_is_not_cancelled() {
         assert!(matches!(&record.index[..], [IndexChange::Delete { index: OPEN_RUNS, .. }]));
         let authority = reload(authority, record);
         assert_eq!(authority.run().expect("a run").state, state);
-        assert_eq!(authority.check_cancel().expect_err("ended").code, Code::WrongState);
+        assert_eq!(authority.check_cancel("enough").expect_err("ended").code, Code::WrongState);
     }
 }
 
