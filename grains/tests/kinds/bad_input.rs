@@ -33,7 +33,7 @@ fn started() -> (World, GrainId, Uuid) {
     (world, run, attempt)
 }
 
-/// [C3] Outcome for an unknown step, with a stale token, twice, with other content, of a finished step, of a finished run.
+/// [C3] [FR-003] Outcome for an unknown step, with a stale token, twice, with other content, of a finished step, of a finished run.
 #[test]
 fn an_outcome_that_does_not_fit_changes_nothing() {
     let (mut world, run, a) = started();

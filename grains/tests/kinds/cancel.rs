@@ -87,7 +87,7 @@ fn retries_stop_with_the_run() {
     assert_eq!(world.get(&run).expect("the run").state, "Cancelled");
 }
 
-/// [FR-117] What comes after the end is answered for good: nothing makes the sender repeat for ever.
+/// [FR-117] [FR-037] What comes after the end is answered for good: nothing makes the sender repeat for ever.
 #[test]
 fn what_comes_after_the_end_is_answered_for_good() {
     let mut world = World::new(RunMode::Bundled).knows(line("line", &["a"]));
@@ -117,7 +117,7 @@ fn what_comes_after_the_end_is_answered_for_good() {
     assert!(world.stored[&run].reminders.is_empty());
 }
 
-/// FR-011: a completion and a cancel, in both orders: one state, one terminal event.
+/// [FR-011] A completion and a cancel, in both orders: one state, one terminal event.
 #[test]
 fn of_completion_and_cancel_one_wins() {
     for cancel_first in [true, false] {

@@ -119,6 +119,26 @@ fn each_attempt_times_out() {
     assert_eq!((seen.state.as_str(), seen.failure.map(|f| f.class)), ("Failed", Some("timeout".into())));
 }
 
+/// A turn costs the same however long the run is: the 190th attempt as much as the 100th.
+#[test]
+fn a_late_attempt_costs_no_more_than_an_early_one() {
+    let (mut world, run) = timed(FailurePolicy::Retry, 200);
+    let mut costs = Vec::new();
+    for _ in 0..190 {
+        let attempt = world.attempt_of("a");
+        world.report(attempt, "Failed", "").expect("taken");
+        let turn = world.turns.last().expect("a turn");
+        costs.push((turn.puts.len(), turn.puts.iter().map(|r| r.value.len() + r.key.key.len()).sum::<usize>()));
+        while world.open_steps().is_empty() {
+            assert!(world.next_reminder());
+        }
+    }
+    let (early, late) = (costs[99], costs[189]);
+    assert_eq!(early.0, late.0, "rows");
+    assert!(late.1 <= early.1 + 32, "bytes: {early:?} {late:?}");
+    assert_eq!(world.journal(&run).iter().filter(|e| e.r#type == "AttemptCreated").count(), 191);
+}
+
 /// The outcome comes when the timeout is due but its reminder was not delivered yet: the clock decides, not the delivery.
 /// What the timer did is committed, and the reporter is told that it was too late.
 #[test]

@@ -101,7 +101,7 @@ fn a_cancel_closes_what_is_open() {
     assert!(record.entries.is_empty(), "nothing follows the end");
 }
 
-/// FR-011: of a completion and a cancel at the same time one wins, and the other is told so.
+/// [FR-011] Of a completion and a cancel at the same time one wins, and the other is told so.
 #[test]
 fn a_finished_run_is_not_cancelled() {
     let failure = Failure { class: "tool".into(), message: "no".into() };
