@@ -76,15 +76,24 @@ pub fn read(bytes: &[u8], segment: u64, at: usize) -> Result<(&[u8], usize), NoF
 }
 
 /// The first whole frame behind the place `at`.
+///
+/// It looks at every place of a file at each open, so it is written for speed without an optimizer too: blocks of zeros,
+/// most of a fresh file, are passed over at once.
 pub fn first_behind(bytes: &[u8], segment: u64, at: usize) -> Option<usize> {
+    const ZEROS: [u8; 4096] = [0; 4096];
     let magic = MAGIC.to_le_bytes();
-    let from = (at + 1).next_multiple_of(ALIGN);
-    let tail = bytes.get(from..)?;
-    tail.chunks(ALIGN)
-        .enumerate()
-        .filter(|(_, chunk)| chunk.starts_with(&magic))
-        .map(|(i, _)| from + i * ALIGN)
-        .find(|&place| read(bytes, segment, place).is_ok())
+    let mut place = (at + 1).next_multiple_of(ALIGN);
+    while place + HEAD_BYTES <= bytes.len() {
+        if place.is_multiple_of(ZEROS.len()) && bytes[place..].starts_with(&ZEROS) {
+            place += ZEROS.len();
+            continue;
+        }
+        if bytes[place] == magic[0] && bytes[place..].starts_with(&magic) && read(bytes, segment, place).is_ok() {
+            return Some(place);
+        }
+        place += ALIGN;
+    }
+    None
 }
 
 fn head_crc(head: &[u8], segment: u64, offset: u64) -> u32 {
@@ -152,5 +161,8 @@ mod tests {
         file[second + HEAD_BYTES] ^= 1;
         assert_eq!(first_behind(&file, 3, 0), None);
         assert_eq!(first_behind(&[], 3, 0), None);
+        for far in [4_096, 8_192, 20_000] {
+            assert_eq!(first_behind(&framed(b"far behind zeros", 3, far), 3, 0), Some(far));
+        }
     }
 }

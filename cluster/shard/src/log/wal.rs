@@ -51,12 +51,18 @@ pub struct Stats {
     pub cached_bytes: u64,
 }
 
+#[derive(Default)]
+struct Threads {
+    committer: Option<JoinHandle<()>>,
+    helper: Option<JoinHandle<()>>,
+}
+
 /// The shared log of a node.
 pub struct Wal {
     shared: Arc<Shared>,
     supply: Arc<Supply>,
     unclean: bool,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Threads>,
 }
 
 impl Wal {
@@ -83,8 +89,13 @@ impl Wal {
 
     fn start(&self, committer: Committer) -> io::Result<()> {
         let (supply, shared) = (self.supply.clone(), self.shared.clone());
-        let helper = std::thread::Builder::new().name("log-supply".to_owned()).spawn(move || supply.run())?;
-        self.threads.lock().push(helper);
+        let helper = std::thread::Builder::new().name("log-supply".to_owned()).spawn(move || {
+            // The committer must not wait for a helper that is gone.
+            if catch_unwind(AssertUnwindSafe(|| supply.run())).is_err() {
+                supply.close();
+            }
+        })?;
+        self.threads.lock().helper = Some(helper);
         let writer = std::thread::Builder::new().name("log-commit".to_owned()).spawn(move || {
             if catch_unwind(AssertUnwindSafe(|| committer.run())).is_err() {
                 // What was taken out of the queue is dropped unanswered, which its askers see; the rest is told.
@@ -95,7 +106,7 @@ impl Wal {
                 }
             }
         })?;
-        self.threads.lock().push(writer);
+        self.threads.lock().committer = Some(writer);
         Ok(())
     }
 
@@ -200,13 +211,12 @@ impl Wal {
     fn end(&self) {
         self.shared.queue.close();
         let mut threads = self.threads.lock();
-        // The committer may wait for the helper, so the helper goes last.
-        if let Some(committer) = threads.pop() {
-            // It catches its own panics.
+        // Both catch their own panics. The committer may wait for the helper, so the helper goes last.
+        if let Some(committer) = threads.committer.take() {
             let _ = committer.join();
         }
         self.supply.close();
-        for helper in threads.drain(..) {
+        if let Some(helper) = threads.helper.take() {
             let _ = helper.join();
         }
     }
