@@ -32,6 +32,8 @@ pub mod watch;
 
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use dispatch::{HeldAttempt, ToWorker, WorkerHello, WorkerSession};

@@ -228,6 +228,14 @@ impl Silo {
     }
 }
 
+#[cfg(test)]
+impl Silo {
+    /// Ends everything at once and keeps nothing, as a crash does.
+    pub(crate) fn kill(&self) {
+        self.hub.stop.cancel();
+    }
+}
+
 /// Ends when the counter stands at zero; `ended` is told each time it may.
 async fn none_left(counter: &AtomicUsize, ended: &Notify) {
     loop {

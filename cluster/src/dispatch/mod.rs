@@ -6,8 +6,6 @@
 mod places;
 mod pool;
 mod session;
-#[cfg(test)]
-mod tests;
 
 pub(crate) use places::Places;
 pub use session::{ToWorker, WorkerSession};
@@ -284,7 +282,12 @@ impl Dispatch {
         if !never_started {
             count(&hub.metrics.leases_expired);
         }
-        let call = LeaseExpired { attempt_id: attempt.to_string(), worker: lease.worker.clone(), never_started };
+        let call = LeaseExpired {
+            attempt_id: attempt.to_string(),
+            worker: lease.worker.clone(),
+            never_started,
+            token: lease.token.to_vec(),
+        };
         let answer = until_answered(&hub, grain, hub.options.lease_expired, call.encode_to_vec().into()).await;
         if let Err(rejection) = answer {
             tracing::debug!(%grain, %attempt, %rejection, "the end of a lease was refused");

@@ -1,0 +1,346 @@
+//! A shard in memory that fails on command. Same promises as `shard::Shard`, in the plainest way.
+
+use crate::store::Store;
+use futures::future::BoxFuture;
+use grain_contract::{
+    CommandId, Epoch, GrainId, IndexChange, IndexEntry, OutboxMessage, ReminderChange, Revision, Row, RowKey, Table,
+    TenantId, Timestamp,
+};
+use parking_lot::Mutex;
+use shard::{
+    Commit, Committed, Cursor, Error, GrainRows, Housekeeping, Leadership, OutboxItem, OutboxRecord, ReminderRecord,
+};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use tokio::sync::{Semaphore, watch};
+
+/// What happens to the next commit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fault {
+    /// Applied, but the caller is told that the outcome is not known.
+    AppliedThenUnknown,
+    /// Not applied, and the caller is told that the outcome is not known.
+    LostThenUnknown,
+    Fenced,
+    Full,
+}
+
+#[derive(Default)]
+struct Stored {
+    revision: u64,
+    rows: BTreeMap<RowKey, Vec<u8>>,
+    reminders: BTreeMap<String, Timestamp>,
+}
+
+type IndexKey = (String, String, Vec<u8>, Vec<u8>);
+
+#[derive(Default)]
+struct State {
+    epoch: u64,
+    grains: HashMap<GrainId, Stored>,
+    due: BTreeSet<(Timestamp, Vec<u8>, String)>,
+    outbox: BTreeMap<u64, OutboxRecord>,
+    next: u64,
+    kept: u64,
+    replies: HashMap<(GrainId, CommandId), Vec<u8>>,
+    index: BTreeMap<IndexKey, (GrainId, Vec<u8>)>,
+    cursors: BTreeMap<String, u64>,
+}
+
+pub(crate) struct MemoryStore {
+    state: Mutex<State>,
+    leadership: watch::Sender<Leadership>,
+    arrivals: watch::Sender<u64>,
+    faults: Mutex<VecDeque<Fault>>,
+    /// A commit passes with one permit; plenty unless a test holds them.
+    gate: Semaphore,
+    /// Grains in the order of their commits.
+    pub(crate) commits: Mutex<Vec<GrainId>>,
+    pub(crate) loads: Mutex<HashMap<GrainId, usize>>,
+    pub(crate) reminder_scans: AtomicUsize,
+    pub(crate) panic_in_scan: AtomicBool,
+    pub(crate) housekeepings: AtomicUsize,
+}
+
+const OPEN_GATE: usize = 1 << 20;
+
+impl MemoryStore {
+    pub(crate) fn new() -> Self {
+        let store = Self {
+            state: Mutex::new(State { next: 1, kept: 1, ..State::default() }),
+            leadership: watch::Sender::new(Leadership::default()),
+            arrivals: watch::Sender::new(1),
+            faults: Mutex::default(),
+            gate: Semaphore::new(OPEN_GATE),
+            commits: Mutex::default(),
+            loads: Mutex::default(),
+            reminder_scans: AtomicUsize::new(0),
+            panic_in_scan: AtomicBool::new(false),
+            housekeepings: AtomicUsize::new(0),
+        };
+        store.elect();
+        store
+    }
+
+    /// A new leadership begins here.
+    pub(crate) fn elect(&self) {
+        let epoch = {
+            let mut state = self.state.lock();
+            state.epoch += 1;
+            Epoch(state.epoch)
+        };
+        self.leadership.send_replace(Leadership { epoch: Some(epoch), leader: Some(1) });
+    }
+
+    /// Another process leads now.
+    pub(crate) fn depose(&self) {
+        self.state.lock().epoch += 1;
+        self.leadership.send_replace(Leadership { epoch: None, leader: Some(2) });
+    }
+
+    pub(crate) fn fail_next(&self, fault: Fault) {
+        self.faults.lock().push_back(fault);
+    }
+
+    /// No commit ends until [`MemoryStore::release`].
+    pub(crate) fn hold(&self) {
+        self.gate.forget_permits(OPEN_GATE);
+    }
+
+    pub(crate) fn release(&self, commits: usize) {
+        self.gate.add_permits(commits);
+    }
+
+    pub(crate) fn release_all(&self) {
+        self.gate.add_permits(OPEN_GATE);
+    }
+
+    pub(crate) fn reminder_rows(&self) -> usize {
+        self.state.lock().due.len()
+    }
+
+    pub(crate) fn events_kept(&self) -> usize {
+        self.state.lock().outbox.len()
+    }
+
+    pub(crate) fn spoil(&self, grain: &GrainId, key: RowKey, value: &[u8]) {
+        self.state.lock().grains.entry(grain.clone()).or_default().rows.insert(key, value.to_vec());
+    }
+
+    fn apply(&self, commit: Commit) -> Result<Committed, Error> {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let fenced = |expected: String, found: String| Err(Error::Fenced { expected, found });
+        if commit.epoch.0 != state.epoch {
+            return fenced(format!("epoch {}", commit.epoch.0), format!("{}", state.epoch));
+        }
+        let stored = state.grains.entry(commit.grain.clone()).or_default();
+        if commit.expected.0 != stored.revision {
+            return fenced(format!("revision {}", commit.expected.0), format!("{}", stored.revision));
+        }
+        stored.revision += 1;
+        let grain_bytes = commit.grain.storage_bytes();
+        for row in commit.turn.puts {
+            stored.rows.insert(row.key, row.value);
+        }
+        for key in &commit.turn.deletes {
+            stored.rows.remove(key);
+        }
+        for change in commit.turn.reminders {
+            let (name, due) = match change {
+                ReminderChange::Set { name, due } => (name, Some(due)),
+                ReminderChange::Clear { name } => (name, None),
+            };
+            if let Some(before) = stored.reminders.remove(&name) {
+                state.due.remove(&(before, grain_bytes.clone(), name.clone()));
+            }
+            if let Some(due) = due {
+                stored.reminders.insert(name.clone(), due);
+                state.due.insert((due, grain_bytes.clone(), name));
+            }
+        }
+        let revision = Revision(stored.revision);
+        for change in commit.turn.index {
+            let tenant = commit.grain.tenant.as_str().to_owned();
+            match change {
+                IndexChange::Put { index, sort, value } => {
+                    let key = (index.to_owned(), tenant, sort, grain_bytes.clone());
+                    state.index.insert(key, (commit.grain.clone(), value));
+                }
+                IndexChange::Delete { index, sort } => {
+                    state.index.remove(&(index.to_owned(), tenant, sort, grain_bytes.clone()));
+                }
+            }
+        }
+        let mut numbers = Vec::new();
+        for message in commit.turn.outbox {
+            let item = match message {
+                OutboxMessage::Event { body } => OutboxItem::Event(body),
+                OutboxMessage::Call { target, method, body, on_rejected } => {
+                    OutboxItem::Call { target, method, body, on_rejected }
+                }
+            };
+            let sequence = state.next;
+            state.next += 1;
+            numbers.push(sequence);
+            state.outbox.insert(sequence, OutboxRecord { sequence, grain: commit.grain.clone(), at: commit.at, item });
+        }
+        if let Some(command) = commit.command {
+            state.replies.insert((commit.grain.clone(), command), commit.turn.reply);
+        }
+        if !numbers.is_empty() {
+            self.arrivals.send_replace(state.next);
+        }
+        self.commits.lock().push(commit.grain);
+        Ok(Committed { revision, outbox: numbers })
+    }
+}
+
+impl Store for MemoryStore {
+    fn leadership(&self) -> watch::Receiver<Leadership> {
+        self.leadership.subscribe()
+    }
+
+    fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<Committed, Error>> {
+        Box::pin(async move {
+            // Where the disk would be waited for, others get their turn.
+            tokio::task::yield_now().await;
+            self.gate.acquire().await.map_err(|_| Error::Closed)?.forget();
+            let fault = self.faults.lock().pop_front();
+            match fault {
+                None => self.apply(commit),
+                Some(Fault::AppliedThenUnknown) => {
+                    self.apply(commit).and(Err(Error::Unknown("told to, applied".to_owned())))
+                }
+                Some(Fault::LostThenUnknown) => Err(Error::Unknown("told to, lost".to_owned())),
+                Some(Fault::Fenced) => {
+                    Err(Error::Fenced { expected: "nothing".to_owned(), found: "a fault".to_owned() })
+                }
+                Some(Fault::Full) => Err(Error::Storage("no space left".to_owned())),
+            }
+        })
+    }
+
+    fn housekeeping(&self, work: Housekeeping) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            self.housekeepings.fetch_add(1, Ordering::SeqCst);
+            let mut state = self.state.lock();
+            if work.epoch.0 != state.epoch {
+                return Err(Error::NotLeader { shard: 0, leader: None });
+            }
+            for sequence in work.calls_done {
+                state.outbox.remove(&sequence);
+            }
+            for cursor in work.cursors {
+                state.cursors.insert(cursor.name, cursor.sequence);
+            }
+            for name in work.cursors_dropped {
+                state.cursors.remove(&name);
+            }
+            if let Some(below) = work.trim_events_below {
+                state.outbox.retain(|n, record| *n >= below || !matches!(record.item, OutboxItem::Event(_)));
+                state.kept = state.kept.max(below);
+            }
+            Ok(())
+        })
+    }
+
+    fn grain(&self, id: &GrainId) -> Result<GrainRows, Error> {
+        *self.loads.lock().entry(id.clone()).or_default() += 1;
+        let state = self.state.lock();
+        let Some(stored) = state.grains.get(id) else { return Ok(GrainRows::default()) };
+        let rows = stored.rows.iter().filter(|(key, _)| key.table.is_loaded());
+        Ok(GrainRows {
+            revision: Revision(stored.revision),
+            rows: rows.map(|(key, value)| Row { key: key.clone(), value: value.clone() }).collect(),
+            reminders: stored.reminders.iter().map(|(name, due)| (name.clone(), *due)).collect(),
+        })
+    }
+
+    fn rows(&self, id: &GrainId, table: Table, after: Option<&[u8]>, limit: usize) -> Result<Vec<Row>, Error> {
+        let state = self.state.lock();
+        let Some(stored) = state.grains.get(id) else { return Ok(Vec::new()) };
+        let rows = stored.rows.iter().filter(|(key, _)| key.table == table && after.is_none_or(|a| &*key.key > a));
+        Ok(rows.take(limit).map(|(key, value)| Row { key: key.clone(), value: value.clone() }).collect())
+    }
+
+    fn stored_reply(&self, id: &GrainId, command: &CommandId) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.state.lock().replies.get(&(id.clone(), command.clone())).cloned())
+    }
+
+    fn index(
+        &self,
+        index: &str,
+        tenant: &TenantId,
+        after: Option<&IndexEntry>,
+        limit: usize,
+    ) -> Result<Vec<IndexEntry>, Error> {
+        let all = self.index_all(index, None, usize::MAX)?;
+        let behind = |entry: &IndexEntry| {
+            after.is_none_or(|a| (&entry.sort, entry.grain.storage_bytes()) > (&a.sort, a.grain.storage_bytes()))
+        };
+        Ok(all.into_iter().filter(|entry| entry.grain.tenant == *tenant && behind(entry)).take(limit).collect())
+    }
+
+    fn index_all(&self, index: &str, after: Option<&IndexEntry>, limit: usize) -> Result<Vec<IndexEntry>, Error> {
+        let state = self.state.lock();
+        let after = after.map(|entry| {
+            let tenant = entry.grain.tenant.as_str().to_owned();
+            (index.to_owned(), tenant, entry.sort.clone(), entry.grain.storage_bytes())
+        });
+        let entries = state.index.iter().filter(|(key, _)| key.0 == index && after.as_ref().is_none_or(|a| *key > a));
+        let entry = |((_, _, sort, _), (grain, value)): (&IndexKey, &(GrainId, Vec<u8>))| IndexEntry {
+            grain: grain.clone(),
+            sort: sort.clone(),
+            value: value.clone(),
+        };
+        Ok(entries.take(limit).map(entry).collect())
+    }
+
+    fn reminders(
+        &self,
+        until: Timestamp,
+        after: Option<&ReminderRecord>,
+        limit: usize,
+    ) -> Result<Vec<ReminderRecord>, Error> {
+        assert!(!self.panic_in_scan.swap(false, Ordering::SeqCst), "told to panic in a scan");
+        self.reminder_scans.fetch_add(1, Ordering::SeqCst);
+        let after = after.map(|record| (record.due, record.grain.storage_bytes(), record.name.clone()));
+        let state = self.state.lock();
+        let due = state.due.iter().filter(|key| key.0 <= until && after.as_ref().is_none_or(|a| *key > a));
+        let record = |(due, grain, name): &(Timestamp, Vec<u8>, String)| {
+            let (grain, _) = GrainId::from_storage_bytes(grain).expect("stored by us");
+            ReminderRecord { due: *due, grain, name: name.clone() }
+        };
+        Ok(due.take(limit).map(record).collect())
+    }
+
+    fn outbox(&self, from: u64, limit: usize) -> Result<Vec<OutboxRecord>, Error> {
+        Ok(self.state.lock().outbox.range(from..).take(limit).map(|(_, record)| record.clone()).collect())
+    }
+
+    fn open_calls(&self, from: u64, limit: usize) -> Result<Vec<OutboxRecord>, Error> {
+        let state = self.state.lock();
+        let calls = state.outbox.range(from..).filter(|(_, record)| matches!(record.item, OutboxItem::Call { .. }));
+        Ok(calls.take(limit).map(|(_, record)| record.clone()).collect())
+    }
+
+    fn outbox_bounds(&self) -> (u64, u64) {
+        let state = self.state.lock();
+        (state.next, state.kept)
+    }
+
+    fn cursors(&self) -> Result<Vec<Cursor>, Error> {
+        let state = self.state.lock();
+        Ok(state.cursors.iter().map(|(name, sequence)| Cursor { name: name.clone(), sequence: *sequence }).collect())
+    }
+
+    fn outbox_watch(&self) -> watch::Receiver<u64> {
+        self.arrivals.subscribe()
+    }
+
+    fn stopped(&self) -> Option<String> {
+        None
+    }
+}
