@@ -1,7 +1,7 @@
 //! One activation a grain, whose memory is never ahead of its rows.
 
 use crate::testing::memory::Fault;
-use crate::testing::{Cluster, next, request, settle, toy};
+use crate::testing::{Cluster, next, request, settle, toy, until};
 use futures::future::join_all;
 use grain_contract::{Code, GrainId, RowKey, Table};
 use std::time::Duration;
@@ -12,6 +12,8 @@ async fn concurrent_first_calls_share_one_activation() {
     let mut cluster = Cluster::start(4);
     cluster.add("r", 5).await.expect("added");
     cluster.restart(Duration::ZERO);
+    // The takeover wakes it and drops it again; from here on it is cold.
+    until("cold", || cluster.silo.metrics().activations_dropped == 1).await;
     for store in &cluster.stores {
         store.loads.lock().clear();
     }
@@ -37,7 +39,7 @@ async fn concurrent_first_calls_share_one_activation() {
     let loads: usize =
         cluster.stores.iter().map(|s| s.loads.lock().get(&toy::id("acme", "r")).copied().unwrap_or(0)).sum();
     let metrics = cluster.silo.metrics();
-    assert_eq!((loads, metrics.activations_created, metrics.activations), (1, 1, 1));
+    assert_eq!((loads, metrics.activations_created - 1, metrics.activations), (1, 1, 1));
 }
 
 /// [FR-035] The outcome of a commit is not known: memory is dropped and read again, and both cases end alike.
@@ -141,7 +143,8 @@ async fn a_former_owner_commits_nothing() {
         store.elect();
     };
     let ((one, two), ()) = next("both calls", async { tokio::join!(calls, change) }).await;
-    assert_eq!((one, two), (Ok(11), Ok(13)));
+    // Which of them finds the new owner first is open.
+    assert!(matches!((&one, &two), (Ok(11), Ok(13)) | (Ok(13), Ok(12))), "{one:?} {two:?}");
     assert_eq!(cluster.sum("r").await, 13);
 }
 
