@@ -30,7 +30,7 @@ pub(crate) fn index_page(
         let part = room.store.index(index, tenant, after.as_ref(), limit + 1).map_err(refusal::of_store)?;
         entries.extend(part);
     }
-    entries.sort_by(|a, b| a.sort.cmp(&b.sort).then_with(|| a.grain.storage_bytes().cmp(&b.grain.storage_bytes())));
+    entries.sort_by(|a, b| (&a.sort, &a.grain.key, &a.grain.kind).cmp(&(&b.sort, &b.grain.key, &b.grain.kind)));
     let is_last = entries.len() <= limit;
     entries.truncate(limit);
     let next_page_token = match entries.last() {
@@ -64,7 +64,7 @@ fn hex(bytes: &[u8]) -> String {
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     let digit = |at: usize| char::from(*digits.get(at)?).to_digit(16);
-    if digits.len() % 2 != 0 || digits.len() > 4 * limits::ROW_KEY_BYTES_MAX {
+    if !digits.len().is_multiple_of(2) || digits.len() > 4 * limits::ROW_KEY_BYTES_MAX {
         return None;
     }
     (0..digits.len()).step_by(2).map(|at| u8::try_from(digit(at)? * 16 + digit(at + 1)?).ok()).collect()

@@ -15,3 +15,35 @@ pub fn shard_of(grain: &GrainId, shards: u32) -> ShardId {
     let shard = hash % u64::from(shards.max(1));
     ShardId(u32::try_from(shard).expect("a remainder of a u32 fits a u32"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// [K2] The answers for these keys are on disks: a change of any of them is a change of format.
+    #[test]
+    fn twenty_keys_stay_where_they_are() {
+        const GOLDEN: [u32; 20] = [2, 9, 12, 7, 4, 6, 10, 5, 7, 5, 12, 9, 14, 0, 14, 6, 5, 0, 9, 15];
+        let shard = |n: u32| {
+            let tenant = if n.is_multiple_of(2) { "acme" } else { "default" };
+            shard_of(&GrainId::new(&tenant.into(), &"run".into(), &format!("0190-{n}")), 16).0
+        };
+        let found: Vec<u32> = (0..20).map(shard).collect();
+        assert_eq!(found, GOLDEN);
+    }
+
+    #[test]
+    fn kinds_of_one_key_share_a_shard() {
+        let shard = |kind: &str| shard_of(&GrainId::new(&"acme".into(), &kind.into(), "k"), 16);
+        assert_eq!(shard("run"), shard("attempt"));
+    }
+
+    #[test]
+    fn keys_spread_evenly() {
+        let mut counts = [0u32; 8];
+        for n in 0..8_000 {
+            counts[shard_of(&GrainId::new(&"acme".into(), &"run".into(), &n.to_string()), 8).0 as usize] += 1;
+        }
+        assert!(counts.iter().all(|count| (850..1_150).contains(count)), "{counts:?}");
+    }
+}

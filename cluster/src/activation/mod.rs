@@ -43,11 +43,13 @@ pub(crate) struct Activation {
     mailbox: ActorRef<Envelope>,
 }
 
+type Answer = Result<Done, Refusal>;
+
 /// One message on its way to a turn.
 pub(crate) struct Envelope {
     trigger: Trigger,
     deadline: Instant,
-    reply: Option<oneshot::Sender<Result<Done, Refusal>>>,
+    reply: Option<oneshot::Sender<Answer>>,
     permit: Permit,
 }
 
@@ -160,7 +162,7 @@ impl Permit {
         self,
         trigger: Trigger,
         deadline: Instant,
-    ) -> Result<oneshot::Receiver<Result<Done, Refusal>>, (Refusal, Arc<Activation>)> {
+    ) -> Result<oneshot::Receiver<Answer>, (Refusal, Arc<Activation>)> {
         let (reply, answer) = oneshot::channel();
         let activation = self.activation.clone();
         let envelope = Envelope { trigger, deadline, reply: Some(reply), permit: self };

@@ -92,8 +92,7 @@ impl Dispatch {
     fn take(&self, tenant: &TenantId, queue: &QueueName) -> Option<Lease> {
         // No pool means no worker; reading must not make one.
         let pool = self.pools.read().get(tenant)?.clone();
-        let lease = pool.lock().take(queue, rand::random());
-        lease
+        pool.lock().take(queue, rand::random())
     }
 
     fn give_back(self: &Arc<Self>, tenant: &TenantId, worker: &str) {

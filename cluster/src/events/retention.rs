@@ -36,13 +36,20 @@ async fn trim(hub: &Hub, room: &Room) {
     let (head, kept) = room.store.outbox_bounds();
     let by_count = head.saturating_sub(hub.options.events_kept_max);
     let below = first_at_or_after(room, oldest, kept, head).max(by_count);
-    let Some(epoch) = room.store.leadership().borrow().epoch else { return };
-    if below <= kept {
-        return;
-    }
-    let work = Housekeeping { epoch, trim_events_below: Some(below), ..Housekeeping::default() };
-    if let Err(error) = room.store.housekeeping(work).await {
-        tracing::warn!(shard = room.id.0, %error, "old events cannot be trimmed now");
+    let mut kept = kept;
+    // One housekeeping trims a bounded number.
+    while kept < below {
+        let Some(epoch) = room.store.leadership().borrow().epoch else { return };
+        let work = Housekeeping { epoch, trim_events_below: Some(below), ..Housekeeping::default() };
+        if let Err(error) = room.store.housekeeping(work).await {
+            tracing::warn!(shard = room.id.0, %error, "old events cannot be trimmed now");
+            return;
+        }
+        let now_kept = room.store.outbox_bounds().1;
+        if now_kept <= kept {
+            return;
+        }
+        kept = now_kept;
     }
 }
 

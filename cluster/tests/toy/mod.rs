@@ -1,6 +1,9 @@
 //! A grain for tests: a counter that can also set reminders, make work, call others, need things, refuse and panic. Keeps all
 //! it does in rows, so that what it remembers is what was committed.
 
+// Each test binary uses its part of it.
+#![allow(dead_code)]
+
 use grain_contract::{
     Code, Context, Corrupt, Decision, Effect, Grain, GrainId, GrainKind, GrainType, IndexChange, Lease, Message,
     Method, Need, OutboxMessage, QueueName, Rejection, ReminderChange, Row, RowKey, Supply, Table, TenantId, Timestamp,

@@ -20,6 +20,17 @@ pub enum Expiry {
 }
 
 impl Authority {
+    /// Whether a word about the end of a lease is about the one in force. It is delivered at least once, and between two
+    /// deliveries the same worker may have been given the same attempt again, under another token. Empty: any.
+    pub fn is_lease_of(&self, attempt: Uuid, token: &[u8]) -> bool {
+        match self.find(attempt) {
+            Some((_, _, Ask::Attempt(found))) => {
+                token.is_empty() || found.lease.as_ref().is_some_and(|lease| lease.token == token)
+            }
+            _ => true,
+        }
+    }
+
     pub fn check_lease_expired(&self, attempt: Uuid, worker: &str, never_started: bool) -> Expiry {
         let Some((step, number, Ask::Attempt(found))) = self.find(attempt) else { return Expiry::Moot };
         // A late word about a former holder must not take the attempt away from the present one.

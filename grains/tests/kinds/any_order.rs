@@ -69,7 +69,8 @@ fn one_move(world: &mut World, run: &GrainId, dice: &mut Dice, reports: &mut Vec
             let owner = world.work[&attempt].run.clone();
             let never_started = dice.roll(2) == 0;
             let worker = world.work[&attempt].lease.as_ref().map_or("w1".into(), |l| l.worker.clone());
-            let expired = calls::LeaseExpired { attempt_id: attempt.to_string(), worker, never_started };
+            let expired =
+                calls::LeaseExpired { attempt_id: attempt.to_string(), worker, never_started, token: Vec::new() };
             let _: () = world.call(&owner, run::LEASE_EXPIRED, &expired).expect("an expiry is taken");
         }
         18..=20 => {

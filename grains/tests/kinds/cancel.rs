@@ -97,7 +97,7 @@ fn what_comes_after_the_end_is_answered_for_good() {
     cancel(&mut world, &run).expect("cancelled");
     let before = world.stored.clone();
     let expired =
-        granary_proto::calls::LeaseExpired { attempt_id: a.to_string(), worker: "w1".into(), never_started: false };
+        granary_proto::calls::LeaseExpired { attempt_id: a.to_string(), worker: "w1".into(), ..Default::default() };
     let _: () = world.call(&run, run::LEASE_EXPIRED, &expired).expect("no fault");
     let ended = granary_proto::calls::ChildEnded {
         child_run_id: a.to_string(),

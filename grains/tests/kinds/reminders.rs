@@ -164,7 +164,7 @@ fn an_expired_lease_leads_to_another_attempt() {
     let first = world.attempt_of("a");
     let held = world.work[&first].clone();
     world.now = Timestamp(START + 45_000);
-    let expired = calls::LeaseExpired { attempt_id: first.to_string(), worker: "w1".into(), never_started: false };
+    let expired = calls::LeaseExpired { attempt_id: first.to_string(), worker: "w1".into(), ..Default::default() };
     for _ in 0..2 {
         let _: () = world.call(&run, run::LEASE_EXPIRED, &expired).expect("taken");
     }

@@ -98,6 +98,9 @@ impl RunGrain {
     fn lease_expired(&mut self, cx: &mut Context<'_>, draft: &mut Draft, body: &[u8]) -> Done {
         let expired: calls::LeaseExpired = wire::body(body)?;
         let attempt = wire::id(&expired.attempt_id, "attemptId")?;
+        if !self.authority.is_lease_of(attempt, &expired.token) {
+            return Ok(Vec::new());
+        }
         match self.authority.check_lease_expired(attempt, &expired.worker, expired.never_started) {
             Expiry::Moot => {}
             Expiry::NeverStarted => {
