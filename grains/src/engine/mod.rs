@@ -58,12 +58,14 @@ mod on_timers;
 mod outputs;
 mod policy;
 mod readiness;
+mod rebuild;
 mod rows;
 mod start;
 mod state;
 mod timers;
 mod turn;
 mod waiting;
+mod words;
 
 #[cfg(test)]
 mod tests;
@@ -87,6 +89,8 @@ pub struct EngineOptions {
     /// Keep a digest of every applied fact, so that an old number with other content is told apart. Off where the journal
     /// beside the engine has the facts themselves (bundled Run Control): then only the last one is compared.
     pub keep_fact_digests: bool,
+    /// Step runs of one run, over all iterations and branches; the run fails beyond it.
+    pub step_runs_max: usize,
 }
 
 impl Default for EngineOptions {
@@ -98,6 +102,7 @@ impl Default for EngineOptions {
             max_depth: grain_contract::limits::SUBWORKFLOW_DEPTH_MAX,
             stuck_after_ms: 5 * 60 * 1_000,
             keep_fact_digests: true,
+            step_runs_max: grain_contract::limits::STEP_RUNS_MAX,
         }
     }
 }

@@ -5,7 +5,6 @@ use super::edges::EdgeState;
 use super::state::{Asked, FrameIx, Projection, RunIx, Slot, StepRun, StepState};
 use super::turn::Turn;
 use crate::definition::{Plan, Step, StepIx, StepKind};
-use grain_contract::limits::STEP_RUNS_MAX;
 use granary_proto::v1::Failure;
 
 impl Turn<'_> {
@@ -84,12 +83,13 @@ impl Turn<'_> {
     }
 
     pub(super) fn has_room(&mut self, step: StepIx) -> bool {
-        if self.p.runs.len() < STEP_RUNS_MAX {
+        let bound = self.options.step_runs_max;
+        if self.p.runs.len() < bound {
             return true;
         }
         let step = self.plan.step(step);
         let class = if step.loops.is_empty() { "fanout-limit" } else { "loop-bound" };
-        let message = format!("Expected at most {STEP_RUNS_MAX} step runs in one run, but one more was asked for.");
+        let message = format!("Expected at most {bound} step runs in one run, but one more was asked for.");
         self.fail_run(&step.id, Failure { class: class.into(), message });
         false
     }

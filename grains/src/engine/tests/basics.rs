@@ -179,7 +179,7 @@ fn a_step_run_of_another_run_is_refused() {
     assert!(matches!(refused, Err(Refusal::DoesNotFit { code: "unknown-step-run", .. })), "{refused:?}");
 }
 
-/// [R12] Nothing is applied behind the end; what was applied is still known.
+/// [R12] [FR-117] Nothing is applied behind the end, and no timer is left that could bring it back; what was applied is still known.
 #[test]
 fn a_fact_behind_the_end_is_refused() {
     let mut run = Run::of(LINE);

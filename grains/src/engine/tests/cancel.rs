@@ -146,3 +146,43 @@ fn a_half_filled_join_can_be_cancelled() {
     assert_eq!(run.cancel().last().expect("an end"), "end Cancelled 5");
     assert!(run.p.half_ready.is_empty());
 }
+
+/// [R12] [FR-114] A cancel compensates nothing: S1 leads from Running to Cancelled, and Compensating to Failed only. What was
+/// done stays visible as Succeeded; a second cancel finds the run ended.
+#[test]
+fn a_cancel_compensates_nothing() {
+    let mut run = Run::of(
+        "
+workflow: saga
+version: '1'
+steps:
+  - { id: hold, kind: Tool, tool: reserve, actionClass: sandbox, compensation: unhold }
+  - { id: ship, kind: Tool, tool: dispatch, actionClass: sandbox }
+  - { id: unhold, kind: Compensation, tool: release, actionClass: sandbox }
+edges: [ { from: hold, to: ship } ]
+",
+    );
+    run.start("{}");
+    run.ok("hold", "1");
+    assert_eq!(run.cancel(), ["close ship", "ship Cancelled", "end Cancelled 1"]);
+    assert_eq!(run.graph().compensation_entries, []);
+    assert_eq!(run.step("hold").state, "Succeeded");
+    let again = Input::RunCancelled { sequence: 4, reason: "again".into() };
+    assert!(matches!(run.tell(again), Err(Refusal::DoesNotFit { code: "already-terminal", .. })));
+}
+
+/// [V1] [FR-119] Two hundred orders and their closings leave in one rising order: no closing before its order.
+#[test]
+fn orders_and_closings_keep_their_order() {
+    let mut run = Run::of(&super::joins::quorum("quorum: all"));
+    run.options.max_fanout = 200;
+    let items: Vec<u32> = (0..200).collect();
+    let mut lines = run.start(&serde_json::json!({ "items": items }).to_string());
+    lines.extend(run.cancel());
+    for branch in 0..200 {
+        let place = |line: String| lines.iter().position(|found| *found == line).expect("it is there");
+        let ordered = place(format!("do body[{branch}]/1 agent:reviewer {branch}"));
+        assert!(ordered < place(format!("close body[{branch}]")));
+    }
+    assert_eq!(lines.last().expect("an end"), "end Cancelled 200");
+}

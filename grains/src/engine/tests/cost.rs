@@ -82,3 +82,41 @@ edges:
     run.ok("close", "\"done\"");
     assert_eq!(run.run_output(), "\"done\"");
 }
+
+/// A run has a bound on its step runs: past it, it fails and says why, instead of growing for ever.
+#[test]
+fn a_run_with_too_many_step_runs_fails() {
+    let mut run = Run::of(
+        "
+workflow: greedy
+version: '1'
+maxLoopIterations: 1000
+steps:
+  - { id: a, kind: Condition, expression: true }
+  - { id: b, kind: Condition, expression: true }
+edges: [ { from: a, to: b }, { from: b, to: a, guard: 'true', isLoopBack: true } ]
+",
+    );
+    run.options.step_runs_max = 100;
+    let lines = run.start("{}");
+    assert_eq!(lines.last().expect("an end"), "end Failed a loop-bound");
+    assert_eq!(run.rows.keys().filter(|key| key.table == crate::kinds::methods::run::table::STEP_RUNS).count(), 100);
+
+    let mut run = Run::of(
+        "
+workflow: wide
+version: '1'
+steps:
+  - { id: spread, kind: Fanout, items: [1, 2, 3, 4] }
+  - { id: body, kind: Tool, tool: echo }
+  - { id: meet, kind: Join }
+edges: [ { from: spread, to: body }, { from: body, to: meet } ]
+",
+    );
+    run.options.step_runs_max = 3;
+    let lines = run.start("{}");
+    assert_eq!(
+        lines[lines.len() - 5..],
+        ["close body[0]", "body[0] Cancelled", "close body[1]", "body[1] Cancelled", "end Failed body fanout-limit"]
+    );
+}

@@ -9,6 +9,7 @@ mod cancel;
 mod compensation;
 mod cost;
 mod fanouts;
+mod given;
 mod human;
 mod joins;
 mod loops;
@@ -24,6 +25,7 @@ use super::{
     RunState,
 };
 use crate::definition::{Environment, Mode, Plan, load};
+use given::{accepted, decided, failure, outcome};
 use grain_contract::{Row, RowKey, Timestamp};
 use granary_proto::v1::event::Payload;
 use granary_proto::v1::{self, Failure};
@@ -395,45 +397,4 @@ fn name(step_id: &str, branch: &[u32], iteration: u32) -> String {
         name += &format!("#{iteration}");
     }
     name
-}
-
-pub(super) fn accepted(input: &str, variables: &str) -> Accepted {
-    Accepted {
-        project_id: "project".into(),
-        definition_release_id: "release".into(),
-        input: input.into(),
-        variables: variables.into(),
-        parent_run_id: None,
-        parent_step_run_id: None,
-        depth: 0,
-        refusal: None,
-    }
-}
-
-pub(super) fn outcome(step_run_id: Uuid, attempt: u32, kind: OutcomeKind) -> Outcome {
-    Outcome {
-        step_run_id,
-        attempt_id: None,
-        attempt,
-        kind,
-        output: Vec::new(),
-        output_ref: String::new(),
-        failure: None,
-    }
-}
-
-pub(super) fn decided(step_run_id: Uuid, decision: &str) -> Decided {
-    Decided {
-        step_run_id,
-        approval_id: None,
-        decision: decision.into(),
-        proposal_version: 1,
-        answer: Vec::new(),
-        comment: String::new(),
-        decided_by: "someone".into(),
-    }
-}
-
-pub(super) fn failure(class: &str) -> Failure {
-    Failure { class: class.into(), message: "it did not work".into() }
 }

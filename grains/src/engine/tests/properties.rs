@@ -14,6 +14,10 @@ enum Block {
     /// Both ways, and a plain Join.
     Parallel(Vec<Block>, Vec<Block>, &'static str),
     Fanout(u32, Vec<Block>, &'static str, &'static str),
+    /// A static Fanout of two.
+    Split(Vec<Block>, Vec<Block>, &'static str, &'static str),
+    /// A step whose failure is handled by these.
+    Route(Vec<Block>),
     Loop(Vec<Block>),
 }
 
@@ -35,6 +39,9 @@ fn blocks() -> impl Strategy<Value = Vec<Block>> {
                 prop_oneof![Just("keep"), Just("cancel")]
             )
                 .prop_map(|(n, body, quorum, losers)| Block::Fanout(n, body, quorum, losers)),
+            (many(), many(), prop_oneof![Just("all"), Just("any")], prop_oneof![Just("keep"), Just("cancel")])
+                .prop_map(|(a, b, quorum, losers)| Block::Split(a, b, quorum, losers)),
+            many().prop_map(Block::Route),
             many().prop_map(Block::Loop),
         ]
     });
@@ -146,6 +153,27 @@ impl Writer {
                 self.edge(&last, &join, "");
                 (fanout, join)
             }
+            Block::Split(one, other, quorum, losers) => {
+                let fanout = self.step("kind: Fanout");
+                self.inside += 1;
+                let ends = [self.chain(one), self.chain(other)];
+                self.inside -= 1;
+                let join = self.step(&format!("kind: Join, quorum: {quorum}, losers: {losers}"));
+                for (first, last) in ends {
+                    self.edge(&fanout, &first, "");
+                    self.edge(&last, &join, "");
+                }
+                (fanout, join)
+            }
+            Block::Route(handler) => {
+                let work = self.step("kind: Tool, tool: echo, actionClass: read, failurePolicy: Route");
+                let (first, last) = self.chain(handler);
+                let merge = self.merge("all");
+                self.edge(&work, &first, "failed");
+                self.edge(&work, &merge, "");
+                self.edge(&last, &merge, "");
+                (work, merge)
+            }
             Block::Loop(body) => {
                 let (first, last) = self.chain(body);
                 let work = self.step("kind: Tool, tool: echo, actionClass: sandbox, failurePolicy: Fail");
@@ -217,7 +245,7 @@ fn replay(run: &Run) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, max_shrink_iters: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, max_shrink_iters: 300, ..ProptestConfig::default() })]
 
     /// [R2] [R12] [R14] [FR-058] Any workflow, any answers in any order, repeated, with a reload behind each turn: it ends,
     /// with one terminal event; no step is ordered twice under one number (the books of `Run` hold that); and it can be
