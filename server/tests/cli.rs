@@ -1,0 +1,478 @@
+//! The binary as people use it: processes, files, exit codes, and a kill in the middle.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+/// Nothing here takes long; what does is broken.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("this did not happen in time")
+}
+
+fn granary(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_granary"));
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command.env_remove("GRANARY_SERVER").env_remove("GRANARY_TENANT").env_remove("GRANARY_FORMAT");
+    command
+}
+
+/// What a finished command said.
+struct Said {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Said {
+    fn of(output: &Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    #[track_caller]
+    fn ended_with(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "out:\n{}\nerr:\n{}", self.out, self.err);
+        self
+    }
+
+    #[track_caller]
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("no JSON ({e}): {}\n{}", self.out, self.err))
+    }
+}
+
+async fn say(arguments: &[&str]) -> Said {
+    Said::of(&soon(granary(arguments).output()).await.expect("runs"))
+}
+
+/// A folder with a workflow of three Tool steps, `first`, `second` (with a person before it if asked), `third`. Each step writes
+/// one line into `effects`, once for each idempotency key.
+struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    fn new(second: &str, human: bool) -> Self {
+        let dir = tempfile::tempdir().expect("dir");
+        let human_step = "  - { id: ask, kind: Human, actionClass: shared-write, failurePolicy: Compensate }\n";
+        let edges =
+            if human { "[first, ask], [ask, second], [second, third]" } else { "[first, second], [second, third]" };
+        let edges: String = edges
+            .split("], [")
+            .map(|pair| pair.trim_matches(['[', ']']).split_once(", ").expect("a pair"))
+            .map(|(from, to)| format!("  - {{ from: {from}, to: {to} }}\n"))
+            .collect();
+        let step = |id: &str, more: &str| {
+            format!(
+                "  - {{ id: {id}, kind: Tool, tool: {id}, actionClass: shared-write, failurePolicy: Fail{more} }}\n"
+            )
+        };
+        let document = format!(
+            "workflow: three\nversion: 1.0.0\ninput: any.json\noutput: any.json\nsteps:\n{}{}{}{}{}edges:\n{edges}",
+            step("first", ", compensation: undo"),
+            if human { human_step } else { "" },
+            step("second", ""),
+            step("third", ""),
+            "  - { id: undo, kind: Compensation, tool: undo, actionClass: shared-write }\n",
+        );
+        let effect =
+            "grep -q \"$WORK_IDEMPOTENCY_KEY\" effects || echo \"$WORK_STEP_ID $WORK_IDEMPOTENCY_KEY\" >> effects";
+        let tool = |id: &str, script: &str| {
+            format!(
+                "  {id}: {{ command: [sh, -c, {}], idempotent: true }}\n",
+                serde_json::to_string(script).expect("text")
+            )
+        };
+        let worker = format!(
+            "tools:\n{}{}{}{}",
+            tool("first", effect),
+            tool("second", &format!("{second}\n{effect}")),
+            tool("third", &format!("{effect}; cat")),
+            tool("undo", "echo undone >> effects"),
+        );
+        let place = Self { dir };
+        place.write("three.yaml", &document);
+        place.write("three.worker.yaml", &worker);
+        place.write("any.json", "{}");
+        place.write("input.json", "{\"n\": 7}");
+        place.write("effects", "");
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).expect("writes");
+    }
+
+    fn effects(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.path("effects")).expect("effects");
+        text.lines().map(|line| line.split(' ').next().unwrap_or_default().to_owned()).collect()
+    }
+
+    fn run(&self, more: &[&str]) -> Command {
+        let mut command = granary(&[
+            "run",
+            &self.text("three.yaml"),
+            "--input",
+            &self.text("input.json"),
+            "--data",
+            &self.text("data"),
+        ]);
+        command.args(more);
+        command
+    }
+
+    async fn say_run(&self, more: &[&str]) -> Said {
+        Said::of(&soon(self.run(more).output()).await.expect("runs"))
+    }
+}
+
+async fn exists(path: &Path) {
+    while !path.exists() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+const RUN: &str = "01934c7e-0000-7000-8000-000000000001";
+
+/// [C2, C4, K1] One command: silo, worker, run; a line a step; the output at the end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_goes_from_file_to_end_in_one_command() {
+    let place = Place::new("true", false);
+    let said = place.say_run(&[]).await.ended_with(0);
+    assert_eq!(place.effects(), ["first", "second", "third"]);
+    for part in ["first ", "second ", "third ", "Succeeded", "Completed in", "\"n\": 7"] {
+        assert!(said.out.contains(part), "{part} is missing in\n{}", said.out);
+    }
+    // The id comes first, so that it is known whatever happens.
+    assert!(said.out.starts_with("run 0"), "{}", said.out);
+}
+
+/// [C2] The end for programs is one object.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_for_programs_prints_its_graph() {
+    let place = Place::new("true", false);
+    let graph = place.say_run(&["--format", "json", "--run-id", RUN]).await.ended_with(0).json();
+    assert_eq!((graph["runId"].as_str(), graph["state"].as_str()), (Some(RUN), Some("Completed")));
+    assert_eq!(graph["output"]["n"], 7);
+}
+
+/// [K3, K7, R2, C3, C4] Killed in the middle of a step, with everything in one process: the same command goes on, each effect
+/// is there once, and what was left of the killed command is gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_killed_in_the_middle_goes_on_as_if_nothing_had_happened() {
+    // The first life of the second step never ends by itself.
+    let place = Place::new("echo $$ >> pids; test $(wc -l < pids) -gt 1 || while :; do sleep 0.05; done", false);
+    let mut first = place.run(&["--run-id", RUN]).spawn().expect("starts");
+    soon(exists(&place.path("pids"))).await;
+    first.kill().await.expect("kills");
+    assert_eq!(place.effects(), ["first"]);
+
+    let said = place.say_run(&["--run-id", RUN]).await.ended_with(0);
+    assert!(said.out.contains("going on with it"), "{}", said.out);
+    assert_eq!(place.effects(), ["first", "second", "third"]);
+    let pids = std::fs::read_to_string(place.path("pids")).expect("pids");
+    let orphan = pids.lines().next().expect("a pid");
+    let state = std::fs::read_to_string(format!("/proc/{orphan}/stat")).unwrap_or_default();
+    assert!(state.is_empty() || state.contains(") Z "), "still there: {state}");
+    // Once more: the run has ended, so it is only told.
+    let said = place.say_run(&["--run-id", RUN]).await.ended_with(0);
+    assert!(said.out.contains("Completed in"), "{}", said.out);
+    assert_eq!(place.effects(), ["first", "second", "third"]);
+}
+
+/// [R8, R11] A person says no: what was done is undone, and the exit code tells it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rejection_compensates_and_an_approval_goes_on() {
+    let place = Place::new("true", true);
+    let said = place.say_run(&["--decide", "reject"]).await.ended_with(1);
+    assert_eq!(place.effects(), ["first", "undone"]);
+    assert!(said.out.contains("rejected") && said.out.contains("compensated yes"), "{}", said.out);
+
+    let place = Place::new("true", true);
+    place.say_run(&["--decide", "approve"]).await.ended_with(0);
+    assert_eq!(place.effects(), ["first", "second", "third"]);
+}
+
+/// [R8] Nobody to ask: the run waits on disk, and the command that goes on is said.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_waits_for_a_person_ends_with_five_and_can_be_taken_up() {
+    let place = Place::new("true", true);
+    let said = place.say_run(&["--run-id", RUN, "--decide", "wait"]).await.ended_with(5);
+    assert!(
+        said.out.contains(&format!("--run-id {RUN} --data")) && said.out.contains("ask waits for a decision"),
+        "{}",
+        said.out
+    );
+    assert_eq!(place.effects(), ["first"]);
+    place.say_run(&["--run-id", RUN, "--decide", "approve"]).await.ended_with(0);
+    assert_eq!(place.effects(), ["first", "second", "third"]);
+}
+
+/// [P6] The first ctrl-C leaves the run where it is, and says how to go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_run_can_be_taken_up() {
+    let place = Place::new("touch begun; test -e go || while :; do sleep 0.05; done", false);
+    let running = place.run(&["--run-id", RUN]).spawn().expect("starts");
+    soon(exists(&place.path("begun"))).await;
+    interrupt(&running, rustix::process::Signal::INT);
+    let said = Said::of(&soon(running.wait_with_output()).await.expect("ends")).ended_with(5);
+    assert!(said.out.contains(&format!("granary run {} --run-id {RUN}", place.text("three.yaml"))), "{}", said.out);
+    place.write("go", "");
+    place.say_run(&["--run-id", RUN]).await.ended_with(0);
+    assert_eq!(place.effects(), ["first", "second", "third"]);
+}
+
+fn interrupt(child: &Child, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(child.id().expect("it runs") as i32).expect("a pid");
+    rustix::process::kill_process(pid, signal).expect("signals");
+}
+
+/// [C2] What is wrong is told apart by the exit code.
+#[tokio::test(flavor = "multi_thread")]
+async fn exit_codes_tell_what_was_wrong() {
+    let place = Place::new("echo it broke >&2; exit 7", false);
+    let said = place.say_run(&[]).await.ended_with(1);
+    assert!(said.out.contains("failed      at second: tool:") && said.out.contains("it broke"), "{}", said.out);
+
+    place.write("three.yaml", "workflow: three\nsteps: [}");
+    place.say_run(&[]).await.ended_with(2);
+    place.write("input.json", "{");
+    let said = place.say_run(&[]).await.ended_with(2);
+    assert!(said.err.contains("Expected JSON"), "{}", said.err);
+    say(&["run", "/no/such/file.yaml"]).await.ended_with(2);
+    say(&["runs", "list", "--colour"]).await.ended_with(2);
+    say(&["--help"]).await.ended_with(0);
+
+    // A port that was free a moment ago.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("port").local_addr().expect("address");
+    let said = say(&["runs", "list", "--server", &format!("http://{free}")]).await.ended_with(3);
+    assert!(said.err.contains("Start one with: granary dev"), "{}", said.err);
+    let said = say(&["runs", "list", "--format", "json", "--server", &format!("http://{free}")]).await.ended_with(3);
+    let error: Value = serde_json::from_str(said.err.lines().last().unwrap_or_default()).expect("an object");
+    assert_eq!(error["error"]["code"], "unreachable");
+}
+
+/// [D3] Drawn for people, an object for programs; places and codes are the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn validation_is_for_people_and_for_programs() {
+    let place = Place::new("true", false);
+    let file = place.text("three.yaml");
+    let said = say(&["validate", &file, "--publish"]).await.ended_with(0);
+    assert!(said.out.contains("valid (4 steps, graph hash "), "{}", said.out);
+    let text = std::fs::read_to_string(&file).expect("reads").replace("to: third", "to: thirt");
+    place.write("three.yaml", &text);
+    let said = say(&["validate", &file]).await.ended_with(2);
+    assert!(
+        said.out.contains("error[") && said.out.contains("thirt") && said.out.contains("three.yaml:"),
+        "{}",
+        said.out
+    );
+    let report = say(&["validate", &file, "--format", "json"]).await.ended_with(2).json();
+    let finding = report["findings"]
+        .as_array()
+        .and_then(|list| list.iter().find(|f| f["severity"] == "error"))
+        .expect("an error");
+    assert_eq!(report["valid"], false);
+    assert!(finding["line"].as_u64() > Some(0) && finding["column"].as_u64() > Some(0), "{finding}");
+    assert!(said.out.contains(finding["code"].as_str().expect("a code")), "{}", said.out);
+}
+
+/// A `granary dev` of its own.
+struct Dev {
+    child: Child,
+    url: String,
+}
+
+impl Dev {
+    async fn start(data: &str) -> Self {
+        let mut child = granary(&["dev", "--listen", "127.0.0.1:0", "--data", data])
+            .stderr(Stdio::inherit())
+            .spawn()
+            .expect("starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let line = soon(lines.next_line()).await.expect("reads").expect("a first line");
+        let url = line.split_whitespace().find(|word| word.starts_with("http://")).expect("a URL").to_owned();
+        Self { child, url }
+    }
+
+    async fn say(&self, arguments: &[&str]) -> Said {
+        let arguments: Vec<&str> = arguments.iter().copied().chain(["--server", &self.url]).collect();
+        say(&arguments).await
+    }
+}
+
+/// [C2, P6] Load, start, list, show, decide, journal, events against a server, with a worker process; both end in order when asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_driven_from_the_command_line() {
+    let place = Place::new("true", true);
+    let dev = Dev::start(&place.text("data")).await;
+    let worker = granary(&["worker", "--config", &place.text("three.worker.yaml"), "--server", &dev.url])
+        .spawn()
+        .expect("starts");
+
+    dev.say(&["definitions", "load", &place.text("three.yaml")]).await.ended_with(0);
+    let list = dev.say(&["definitions", "list", "--format", "json"]).await.ended_with(0).json();
+    assert_eq!(list["versions"][0]["definitionId"], "three");
+
+    let start = ["runs", "start", "three", "--input", &place.text("input.json"), "--key", "k1", "--format", "json"];
+    let started = dev.say(&start).await.ended_with(0).json();
+    let run = started["run"]["runId"].as_str().expect("an id").to_owned();
+    let again = dev.say(&start).await.ended_with(0).json();
+    assert_eq!((again["run"]["runId"].as_str(), again["repeated"].as_bool()), (Some(run.as_str()), Some(true)));
+
+    // Until the person is asked.
+    let approval = soon(async {
+        loop {
+            let list = dev.say(&["approvals", "list", "--run", &run, "--format", "json"]).await.ended_with(0).json();
+            if let Some(id) = list["approvals"][0]["approvalId"].as_str() {
+                return id.to_owned();
+            }
+        }
+    })
+    .await;
+    let said = dev.say(&["runs", "list", "--waiting-on", "human"]).await.ended_with(0);
+    assert!(said.out.contains(&run), "{}", said.out);
+    let said = dev.say(&["runs", "show", &run]).await.ended_with(0);
+    assert!(said.out.contains("WaitingForHuman") && said.out.contains("first"), "{}", said.out);
+    dev.say(&["approvals", "approve", &approval, "--comment", "fine", "--by", "tester"]).await.ended_with(0);
+    let said = dev.say(&["runs", "watch", &run]).await.ended_with(0);
+    assert!(said.out.contains("third"), "{}", said.out);
+    // Decided is decided.
+    dev.say(&["approvals", "reject", &approval, "--version", "1"]).await.ended_with(1);
+
+    let journal = dev.say(&["runs", "journal", &run, "--format", "json"]).await.ended_with(0).json();
+    let entries = journal["entries"].as_array().expect("entries");
+    let types: Vec<&str> = entries.iter().filter_map(|e| e["type"].as_str()).collect();
+    assert_eq!(types.iter().filter(|t| **t == "AttemptOutcomeRecorded").count(), 3);
+    assert_eq!((types.first(), types.last()), (Some(&"RunAccepted"), Some(&"RunCompleted")));
+    assert!(entries.iter().any(|e| e["type"] == "ApprovalDecided" && e["by"] == "tester"), "{journal}");
+
+    let tail = [
+        "events",
+        "tail",
+        "--from",
+        "earliest",
+        "--run",
+        &run,
+        "--type",
+        "workflow-run-completed",
+        "--limit",
+        "1",
+        "--format",
+        "json",
+    ];
+    let event = dev.say(&tail).await.ended_with(0).json();
+    assert_eq!(event["type"], "workflows.runs.v1.workflow-run-completed");
+    // Another tenant sees nothing of it.
+    dev.say(&["runs", "show", &run, "--tenant", "other"]).await.ended_with(1);
+
+    interrupt(&worker, rustix::process::Signal::TERM);
+    Said::of(&soon(worker.wait_with_output()).await.expect("ends")).ended_with(0);
+    interrupt(&dev.child, rustix::process::Signal::TERM);
+    Said::of(&soon(dev.child.wait_with_output()).await.expect("ends")).ended_with(0);
+}
+
+/// [R12] A cancelled run has an exit code of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_run_ends_the_watch_with_four() {
+    let place = Place::new("true", true);
+    let dev = Dev::start(&place.text("data")).await;
+    dev.say(&["definitions", "load", &place.text("three.yaml")]).await.ended_with(0);
+    // Nobody works, so it waits for a worker.
+    let started = dev.say(&["runs", "start", "three", "--run-id", RUN, "--format", "json"]).await.ended_with(0).json();
+    assert_eq!(started["run"]["runId"], RUN);
+    let said = dev.say(&["runs", "list", "--waiting-on", "worker", "--queue", "tool:first"]).await.ended_with(0);
+    assert!(said.out.contains(RUN), "{}", said.out);
+    dev.say(&["runs", "cancel", RUN, "--reason", "not needed"]).await.ended_with(0);
+    dev.say(&["runs", "watch", RUN]).await.ended_with(4);
+    dev.say(&["runs", "show", "not-an-id"]).await.ended_with(2);
+    dev.say(&["runs", "show", "01934c7e-0000-7000-8000-00000000dead"]).await.ended_with(1);
+}
+
+/// A small repository that a search finds nothing doubtful in.
+fn clean_repository() -> TempDir {
+    let dir = tempfile::tempdir().expect("dir");
+    let file = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).expect("writes");
+    file("README.md", "# Clean\n");
+    file("LICENSE", "free\n");
+    file("lib.rs", "pub fn one() -> u8 { 1 }\n\n#[test]\nfn it_is_one() { assert_eq!(one(), 1) }\n");
+    dir
+}
+
+fn assess(repository: &Path, place: &TempDir, more: &[&str]) -> Command {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    let input = serde_json::json!({ "repository": repository, "outputDirectory": place.path().join("out") });
+    std::fs::write(place.path().join("input.json"), input.to_string()).expect("writes");
+    let mut command = granary(&["run"]);
+    command.arg(examples.join("repository-assessment.yaml")).arg("--input").arg(place.path().join("input.json"));
+    command.arg("--data").arg(place.path().join("data")).args(more);
+    command
+}
+
+/// [R3, L8] The example does real work. Where the evidence is clear nobody is asked, and a report is there at the end.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_example_assesses_a_clean_repository_without_asking() {
+    let (repository, place) = (clean_repository(), tempfile::tempdir().expect("dir"));
+    let output = soon(assess(repository.path(), &place, &["--decide", "wait"]).output()).await.expect("runs");
+    let said = Said::of(&output).ended_with(0);
+    let report = place.path().join("out/assessment-report.md");
+    assert!(std::fs::read_to_string(&report).expect("the report").contains("Proposed without a review."));
+    let lines: Vec<&str> =
+        said.out.lines().filter(|line| line.contains("review") && line.contains("Skipped")).collect();
+    assert_eq!(lines.len(), 1, "{}", said.out);
+    assert!(
+        said.out.lines().any(|line| line.starts_with("report ") && line.contains("assessment-report.md")),
+        "{}",
+        said.out
+    );
+}
+
+/// [R3, R8, R11, L8] Where it is doubtful a person is asked, and a rejection takes back what was written.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_example_asks_where_it_is_not_sure() {
+    for (decision, code, file) in [("approve", 0, Some("assessment-report.md")), ("reject", 1, None)] {
+        let (repository, place) = (clean_repository(), tempfile::tempdir().expect("dir"));
+        let doubtful = "pub fn two() -> u8 { Some(2).unwrap() }\npub fn three() -> u8 { panic!(\"no\") }\n";
+        std::fs::write(repository.path().join("more.rs"), doubtful).expect("writes");
+        let output = soon(assess(repository.path(), &place, &["--decide", decision]).output()).await.expect("runs");
+        let said = Said::of(&output).ended_with(code);
+        let left: Vec<String> = std::fs::read_dir(place.path().join("out"))
+            .expect("out")
+            .map(|e| e.expect("entry").file_name().into_string().expect("name"))
+            .collect();
+        assert_eq!(left, file.iter().map(|f| (*f).to_owned()).collect::<Vec<_>>(), "{}", said.out);
+        assert_eq!(said.out.contains("discard-draft"), decision == "reject", "{}", said.out);
+    }
+}
+
+/// [R5, R6, R7, R9] The tour: fan-out and join, timer, loop, sub-workflow.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_feature_tour_comes_to_its_end() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    let place = tempfile::tempdir().expect("dir");
+    let mut command = granary(&["run", "--format", "json"]);
+    command.arg(examples.join("feature-tour.yaml")).arg("--input").arg(examples.join("feature-tour-input.json"));
+    command.arg("--data").arg(place.path());
+    let graph = Said::of(&soon(command.output()).await.expect("runs")).ended_with(0).json();
+    assert_eq!(graph["output"]["leaflet"], "[ *** GRANARY SILO GRAIN SHEAF *** ]");
+    let steps = graph["stepRuns"].as_array().expect("steps");
+    let number = |id: &str| steps.iter().filter(|s| s["stepId"] == id && s["state"] == "Succeeded").count();
+    assert_eq!((number("measure"), number("polish"), number("pause"), number("print")), (4, 3, 1, 1));
+}
