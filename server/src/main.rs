@@ -4,6 +4,7 @@ mod cli;
 
 use clap::Parser;
 use cli::{Cli, Exit, Failure};
+use granary::telemetry;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -51,8 +52,9 @@ fn fail(failure: &Failure, json: bool) -> ExitCode {
 /// `GRANARY_LOG`, else `RUST_LOG`, else what fits the command. Logs go to standard error; standard output is for answers.
 fn init_log(default: &str) {
     let wanted = ["GRANARY_LOG", "RUST_LOG"].iter().find_map(|name| std::env::var(name).ok());
-    let filter = tracing_subscriber::EnvFilter::try_new(wanted.as_deref().unwrap_or(default))
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
-    // Tests that link this in may have one already.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    if let Err(why) = telemetry::init(wanted.as_deref().unwrap_or(default), telemetry::Form::Text) {
+        eprintln!("granary: {why}");
+        // The default is a filter; only the environment's word was not.
+        let _ = telemetry::init(default, telemetry::Form::Text);
+    }
 }

@@ -78,7 +78,8 @@ impl Authority {
             step_run_id: step.step_run_id.to_string(),
             step_id: step.step_id.clone(),
             kind: step.kind.clone(),
-            name: step.name.clone(),
+            // The worker looks for whoever does it, not for what the author calls the step.
+            name: step.queue.split_once(':').map_or(step.name.as_str(), |(_, name)| name).to_owned(),
             action_class: step.action_class.clone(),
             input: Some(Json::new(if input.is_empty() { &b"null"[..] } else { input })),
             attempt: step.number,

@@ -206,6 +206,9 @@ impl Board {
     fn moves(&mut self, graph: &v1::RunGraph, now_ms: i64) -> Vec<Move> {
         let accepted = graph.accepted_at.as_ref().map_or(now_ms, |at| at.millis());
         let mut moves = Vec::new();
+        // Steps that are still to come count too, so that the columns stay where they are.
+        let to_come = graph.edges.iter().flat_map(|edge| [&edge.from_step_id, &edge.to_step_id]);
+        self.label_width = to_come.map(|id| id.chars().count()).chain([self.label_width]).max().unwrap_or(0);
         self.reasons.clear();
         for step in &graph.step_runs {
             self.label_width = self.label_width.max(label(step).chars().count());
@@ -251,6 +254,8 @@ fn detail(step: &v1::StepRun) -> String {
     };
     let what = match (&step.failure, &step.waiting, &step.output) {
         (Some(failure), _, _) => exit::shown(failure),
+        // Which worker has it is for the journal; who watches wants to know what is done.
+        (None, Some(waiting), _) if step.state == "Running" && !waiting.queue.is_empty() => waiting.queue.clone(),
         (None, Some(waiting), _) if step.ended_at.is_none() => waiting.text.clone(),
         (None, _, Some(output)) => one_line(output),
         _ if !step.skipped_by.is_empty() => format!("{} did not lead here", step.skipped_by.join(", ")),
@@ -326,6 +331,10 @@ fn files_in(output: &Json) -> Vec<(String, String)> {
 }
 
 pub fn one_line(json: &Json) -> String {
+    // As it was written, in the author's order, if that is one line.
+    if !json.text.contains(&b'\n') {
+        return String::from_utf8_lossy(&json.text).into_owned();
+    }
     json.value().map_or_else(|_| String::from_utf8_lossy(&json.text).into_owned(), |value| value.to_string())
 }
 
