@@ -80,7 +80,9 @@ impl Command {
     /// What is logged when nobody says: a command in the foreground keeps silent unless something is wrong.
     pub fn default_log(&self) -> &'static str {
         match self {
-            Command::Dev(_) | Command::Worker(_) => "info",
+            Command::Dev(args) if args.quiet => "warn",
+            // Elections are the business of whoever looks into them.
+            Command::Dev(_) | Command::Worker(_) => "info,openraft=warn",
             Command::Run(_) => "error",
             _ => "warn",
         }
