@@ -354,13 +354,16 @@ steps:
   - { id: split, kind: Fanout, items: { var: input } }
   - { id: work, kind: Tool, tool: big, actionClass: read, failurePolicy: Fail }
   - { id: collect, kind: Join, quorum: 1, losers: keep }
+  - { id: approve, kind: Human, actionClass: read, failurePolicy: Fail }
 edges:
   - { from: split, to: work }
   - { from: work, to: collect }
+  - { from: collect, to: approve }
 "#;
     let release = node.publish(document).await;
     let run = node.submit(&release, serde_json::json!((0..12).collect::<Vec<_>>())).await;
     let mut client = node.engine().await.max_decoding_message_size(4 << 20);
+    // The human keeps the run open, so that the late branches are recorded too.
     let whole = async {
         loop {
             let (mut seen, mut token, mut done) = (0, String::new(), 0);

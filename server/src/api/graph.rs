@@ -29,8 +29,11 @@ impl Api {
             };
             let graph: v1::RunGraph =
                 self.call(caller, run_grain(&caller.tenant, id), run::GRAPH, ask.encode_to_vec()).await?;
-            if graph.encoded_len() <= PAGE_BYTES_MAX || graph.step_runs.len() <= 1 {
+            if graph.encoded_len() <= PAGE_BYTES_MAX {
                 return Ok(graph);
+            }
+            if graph.step_runs.len() <= 1 {
+                return Ok(without_values(graph));
             }
             size = graph.step_runs.len() / 2;
         }
@@ -79,5 +82,36 @@ impl Api {
             }
             after = page.next_after;
         }
+    }
+}
+
+/// One step run with values so large that no message holds it (a Join of many branches, for example): the values are left
+/// out, their size is told in their place, and `GetRun` and the journal have them.
+fn without_values(mut graph: v1::RunGraph) -> v1::RunGraph {
+    graph.output = None;
+    graph.variables = None;
+    for step in &mut graph.step_runs {
+        if let Some(output) = step.output.take()
+            && step.output_ref.is_empty()
+        {
+            step.output_ref = format!("left-out:{}-bytes", output.text.len());
+        }
+    }
+    graph
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use granary_proto::wire::Json;
+
+    /// FR-192
+    #[test]
+    fn values_that_fit_no_message_are_left_out_and_said_to_be() {
+        let step = v1::StepRun { output: Some(Json::new("[1,2]")), ..Default::default() };
+        let graph = v1::RunGraph { step_runs: vec![step], output: Some(Json::new("1")), ..Default::default() };
+        let made = without_values(graph);
+        assert_eq!((made.output, made.step_runs[0].output.as_ref()), (None, None));
+        assert_eq!(made.step_runs[0].output_ref, "left-out:5-bytes");
     }
 }

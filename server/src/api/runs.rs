@@ -35,7 +35,9 @@ impl Api {
         check::json_object(&mut request.variables, "variables")?;
         let run_id = self.run_id(caller, &request)?;
         let grain = run_grain(&caller.tenant, run_id);
-        let release_id = match self.pinned_release(&grain)? {
+        let may_repeat = !(request.client_key.is_empty() && request.run_id.is_empty());
+        let pinned = if may_repeat { self.pinned_release(&grain)? } else { None };
+        let release_id = match pinned {
             // A repeat: the definition may have a newer version by now, which is none of this run's business.
             Some(release_id) => release_id,
             None => self.release_of(caller, &request).await?,
