@@ -84,7 +84,7 @@ async fn the_sequence_diagram_of_the_engine_plays_event_by_event() {
     let mut engine = node.engine().await;
     let run = uuid::Uuid::now_v7().to_string();
     let mut planned = Vec::new();
-    let mut plan = async |planned: &mut Vec<String>, last: u64| {
+    let plan = async |planned: &mut Vec<String>, last: u64| {
         let ask = v1::PlanNextStepsRequest { run_id: run.clone(), last_outcome_sequence: last };
         let next = node.engine().await.plan_next_steps(ask).await.unwrap().into_inner();
         planned.extend(next.steps.iter().map(|s| s.step_id.clone()));

@@ -4,6 +4,7 @@
 mod common;
 
 use common::{ECHO, HUMAN, PATIENCE, TestNode, config, start, worker};
+use granary::config::{Source, load};
 use granary::node::Granary;
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -203,4 +204,48 @@ async fn noise_on_the_port_harms_nobody() {
         let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("the connection ends");
     }
     node.publish(ECHO).await;
+}
+
+/// [P5] `maxFanout` is taken over while the node runs: the same definition that failed passes then.
+#[tokio::test]
+async fn a_changed_option_holds_for_the_next_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("granary.yaml");
+    let write = |fanout: u32| {
+        let next = dir.path().join("next");
+        std::fs::write(&next, format!("workflows: {{ engine: {{ maxFanout: {fanout} }} }}")).unwrap();
+        std::fs::rename(next, &file).unwrap();
+    };
+    write(2);
+    let base = config(&dir.path().join("data"));
+    let source = Source { file: Some(file.clone()), environment: Vec::new(), base };
+    let node = Granary::start_from(load(&source).unwrap(), Some(source)).await.unwrap();
+    node.ready(PATIENCE).await.unwrap();
+    let node = TestNode { node, dir: tempfile::tempdir().unwrap() };
+    let document = r#"
+workflow: wide
+version: 1.0.0
+input: builtin:any
+output: builtin:any
+steps:
+  - { id: split, kind: Fanout, items: { var: input } }
+  - { id: work, kind: Tool, tool: echo, actionClass: read, failurePolicy: Fail }
+  - { id: collect, kind: Join }
+edges:
+  - { from: split, to: work }
+  - { from: work, to: collect }
+"#;
+    let release = node.publish(document).await;
+    let _worker = worker::echo(node.channel().await, "default", &["tool:echo"]).await;
+    let narrow = node.submit(&release, json!([1, 2, 3])).await;
+    let graph = node.until_state(&narrow.run_id, "Failed").await;
+    assert_eq!(graph.failure.unwrap().class, "fanout-limit");
+    write(8);
+    let begun = Instant::now();
+    while node.node.api().live().get().workflows.engine.max_fanout != 8 {
+        assert!(begun.elapsed() < PATIENCE, "the file's change was not seen");
+        tokio::task::yield_now().await;
+    }
+    let wide = node.submit(&release, json!([1, 2, 3])).await;
+    node.until_state(&wide.run_id, "Completed").await;
 }

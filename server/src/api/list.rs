@@ -85,7 +85,7 @@ impl Api {
             for table in [run::table::STEP_RUNS, run::table::COMPENSATION] {
                 let more = self.inner.silo.rows(grain, table, None, STEP_ROWS_MAX)?;
                 if more.len() == STEP_ROWS_MAX {
-                    return self.from_grain(caller, entry).await;
+                    return self.ask_grain(caller, entry).await;
                 }
                 rows.extend(more);
             }
@@ -104,7 +104,7 @@ impl Api {
         }
     }
 
-    async fn from_grain(&self, caller: &Caller, entry: &IndexEntry) -> Result<Option<v1::Run>, Rejection> {
+    async fn ask_grain(&self, caller: &Caller, entry: &IndexEntry) -> Result<Option<v1::Run>, Rejection> {
         let request = v1::GetRunRequest { run_id: entry.grain.key.to_string() };
         match self.call(caller, entry.grain.clone(), run::GET, request.encode_to_vec()).await {
             Ok(run) => Ok(Some(without_output(run))),

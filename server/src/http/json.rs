@@ -57,11 +57,9 @@ fn path_at(bytes: &[u8], end: usize) -> String {
             }
             b'{' => path.push(Part::Key(String::new())),
             b'[' => path.push(Part::Index(0)),
-            b'}' | b']' => {
-                // The closing bracket that the reader stopped at belongs to what it closes.
-                if at + 1 < end {
-                    path.pop();
-                }
+            // The closing bracket that the reader stopped at belongs to what it closes.
+            b'}' | b']' if at + 1 < end => {
+                path.pop();
             }
             b':' => {
                 if let Some(Part::Key(key)) = path.last_mut() {

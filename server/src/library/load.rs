@@ -120,12 +120,12 @@ impl Library {
         let (library, tenant) = (Arc::clone(self), tenant.clone());
         let once = move || {
             let (library, tenant, announced) = (Arc::clone(&library), tenant.clone(), announced.clone());
-            async move { library.from_registry(&tenant, &announced).await }
+            async move { library.fetch(&tenant, &announced).await }
         };
         self.loading.join(key, deadline, once).await
     }
 
-    async fn from_registry(
+    async fn fetch(
         &self,
         tenant: &TenantId,
         announced: &v1::AssetReleasePublishedMessage,
