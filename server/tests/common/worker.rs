@@ -51,15 +51,18 @@ pub async fn start(
     Worker(tokio::spawn(async move {
         while let Ok(Some(message)) = answers.message().await {
             let Some(Out::Assignments(assigned)) = message.message else { continue };
-            let reports = assigned.assignments.iter().map(|a| v1::Report {
-                attempt_id: a.attempt_id.clone(),
-                run_id: a.run_id.clone(),
-                lease_token: a.lease_token.clone(),
-                ..work(a)
-            });
-            let reports = v1::Reports { reports: reports.collect() };
-            if tell.send(v1::WorkerMessage { message: Some(In::Reports(reports)) }).await.is_err() {
-                return;
+            for a in &assigned.assignments {
+                let report = v1::Report {
+                    attempt_id: a.attempt_id.clone(),
+                    run_id: a.run_id.clone(),
+                    lease_token: a.lease_token.clone(),
+                    ..work(a)
+                };
+                // One by one: together, large outputs would pass the limit of a message.
+                let reports = v1::Reports { reports: vec![report] };
+                if tell.send(v1::WorkerMessage { message: Some(In::Reports(reports)) }).await.is_err() {
+                    return;
+                }
             }
         }
     }))
