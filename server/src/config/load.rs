@@ -271,7 +271,8 @@ mod tests {
     /// [P5] Each refusal names the key and the place it came from.
     #[test]
     fn refusals_name_key_and_place() {
-        let cases: [(&str, &str, &[(&str, &str)], &[&str]); 11] = [
+        type Case = (&'static str, &'static str, &'static [(&'static str, &'static str)], &'static [&'static str]);
+        let cases: [Case; 11] = [
             ("a.yaml", "maxFanout: 3", &[], &["a.yaml", "\"maxFanout\""]),
             ("a.yaml", "workflows: { engine: { maxFanOut: 3 } }", &[], &["a.yaml", "workflows.engine.maxFanOut"]),
             ("a.toml", "[workflows.engin]\nmaxFanout = 3", &[], &["a.toml", "workflows.engin"]),

@@ -80,7 +80,8 @@ mod tests {
     fn a_hello_is_checked_field_by_field() {
         let good = checked(&caller(), hello()).expect("good");
         assert_eq!(good.held[0].grain.tenant, "acme".into(), "what is held is the caller's tenant's");
-        let cases: [(&str, fn(&mut v1::Hello)); 8] = [
+        type Spoil = fn(&mut v1::Hello);
+        let cases: [(&str, Spoil); 8] = [
             ("workerId", |h| h.worker_id = "me".into()),
             ("queues", |h| h.queues.clear()),
             ("queues", |h| h.queues = vec!["echo".into()]),
