@@ -80,9 +80,9 @@ impl Command {
     /// What is logged when nobody says: a command in the foreground keeps silent unless something is wrong.
     pub fn default_log(&self) -> &'static str {
         match self {
-            Command::Dev(args) if args.quiet => "warn",
-            // Elections are the business of whoever looks into them.
-            Command::Dev(_) | Command::Worker(_) => "info,openraft=warn",
+            Command::Dev(args) if args.quiet => "warn,openraft=error",
+            // Each start of a shard is an election, and openraft has much to say about each.
+            Command::Dev(_) | Command::Worker(_) => "info,openraft=error",
             Command::Run(_) => "error",
             _ => "warn",
         }
