@@ -48,8 +48,10 @@ impl Turn<'_> {
         }
         let run = self.p.run_mut(ix);
         run.state = to;
-        if run.started_ms == 0 && to != StepState::Skipped {
-            run.started_ms = now;
+        if run.started_ms == 0 && !matches!(to, StepState::Ready | StepState::Skipped | StepState::Cancelled) {
+            // A Run Control that does not tell of claims: the step was at work from its order on, for all that is known.
+            let unseen = from == StepState::Ready && to != StepState::Running;
+            run.started_ms = if unseen && run.ready_ms != 0 { run.ready_ms } else { now };
         }
         if to.is_terminal() {
             run.ended_ms = now;

@@ -78,7 +78,11 @@ fn sequence_and_digest(input: &Input) -> Option<(u64, [u8; 16])> {
             digest.text("cancelled").text(reason);
             sequence
         }
-        Input::TimersDue | Input::CheckStuck { .. } | Input::StepTaken { .. } => return None,
+        Input::TimersDue
+        | Input::CheckStuck { .. }
+        | Input::StepTaken { .. }
+        | Input::AttemptClaimed { .. }
+        | Input::AttemptRequeued { .. } => return None,
     };
     let mut half = [0; 16];
     half.copy_from_slice(&digest.0.finalize().as_bytes()[..16]);

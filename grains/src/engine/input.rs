@@ -34,6 +34,17 @@ pub enum Input {
         attempt_id: Option<Uuid>,
         approval_id: Option<Uuid>,
     },
+    /// Not a fact: a worker has claimed this attempt. The step run is Running.
+    AttemptClaimed {
+        step_run_id: Uuid,
+        attempt: u32,
+    },
+    /// Not a fact: the worker that had claimed this attempt never started it, and it waits in its queue again. The step run
+    /// is Ready.
+    AttemptRequeued {
+        step_run_id: Uuid,
+        attempt: u32,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -26,7 +26,13 @@ impl Turn<'_> {
                 (StepKind::SubWorkflow { definition_id, version }, Asked::Nothing) => {
                     self.order_child(ix, definition_id, version.as_deref());
                 }
-                _ => self.order(ix, self.reason(ix)),
+                _ => {
+                    if self.p.run(ix).state == StepState::Running {
+                        // Nobody is at it, whoever was.
+                        self.enter(ix, StepState::Ready);
+                    }
+                    self.order(ix, self.reason(ix));
+                }
             }
         }
     }

@@ -1,9 +1,10 @@
-//! Run Control made an attempt or an approval for a step run: shown in the graph, decides nothing, moves nothing.
+//! What Run Control did about a step run: made an attempt or an approval for it, saw a worker claim it, or lose it unstarted.
 //!
-//! Whether a worker is at it is Run Control's to know; for the engine the step stays Ready until its outcome. (Running are
-//! the steps whose work the engine gave to a run of its own: SubWorkflow.)
+//! None of it decides anything: no edge, no timer and no policy depends on it. It moves a step run between Ready (asked for)
+//! and Running (a worker is at it), and is shown in the graph. An external Run Control says none of this, so there a step
+//! stays Ready until its outcome.
 
-use super::state::{ATTEMPT_IDS_KEPT, Projection, RunIx};
+use super::state::{ATTEMPT_IDS_KEPT, Asked, Projection, RunIx, StepState};
 use super::turn::Turn;
 use uuid::Uuid;
 
@@ -15,6 +16,25 @@ impl Turn<'_> {
         }
         if approval_id.is_some() && self.p.run(ix).approval_id != approval_id {
             self.p.run_mut(ix).approval_id = approval_id;
+        }
+    }
+
+    pub(super) fn on_claimed(&mut self, step_run_id: Uuid, attempt: u32) {
+        self.move_attempt(step_run_id, attempt, StepState::Ready, StepState::Running);
+    }
+
+    pub(super) fn on_requeued(&mut self, step_run_id: Uuid, attempt: u32) {
+        self.move_attempt(step_run_id, attempt, StepState::Running, StepState::Ready);
+    }
+
+    /// Only the present attempt moves: what is said of an older one, or of a step run that ended within the same turn, comes
+    /// too late.
+    fn move_attempt(&mut self, step_run_id: Uuid, attempt: u32, from: StepState, to: StepState) {
+        let Some(ix) = self.p.by_id.get(&step_run_id).copied() else { return };
+        let run = self.p.run(ix);
+        let is_present = run.attempt == attempt && run.asked == Asked::Nothing;
+        if is_present && run.state == from && self.plan.step(run.step).kind.queue().is_some() {
+            self.enter(ix, to);
         }
     }
 }

@@ -107,7 +107,9 @@ impl Projection {
         match input {
             Input::AttemptOutcomeRecorded { outcome, .. } => self.known(outcome.step_run_id).map(drop),
             Input::ApprovalDecided { decided, .. } => self.decision_fits(decided),
-            Input::StepTaken { step_run_id, .. } => self.known(*step_run_id).map(drop),
+            Input::StepTaken { step_run_id, .. }
+            | Input::AttemptClaimed { step_run_id, .. }
+            | Input::AttemptRequeued { step_run_id, .. } => self.known(*step_run_id).map(drop),
             Input::RunAccepted { .. } | Input::RunCancelled { .. } | Input::TimersDue | Input::CheckStuck { .. } => {
                 debug_assert!(self.header.graph_hash.is_empty() || self.header.graph_hash == plan.graph_hash);
                 Ok(())
@@ -148,6 +150,8 @@ impl Turn<'_> {
             Input::StepTaken { step_run_id, attempt_id, approval_id } => {
                 self.on_taken(step_run_id, attempt_id, approval_id)
             }
+            Input::AttemptClaimed { step_run_id, attempt } => self.on_claimed(step_run_id, attempt),
+            Input::AttemptRequeued { step_run_id, attempt } => self.on_requeued(step_run_id, attempt),
         }
     }
 

@@ -3,6 +3,7 @@
 
 use super::state::{Ask, AttemptState};
 use super::{Authority, Record, Verdict};
+use crate::engine::Input;
 use grain_contract::Lease;
 use granary_proto::v1::JournalEntry;
 use uuid::Uuid;
@@ -29,19 +30,20 @@ impl Authority {
                 found.lease = Some(lease);
             }
         });
-        self.journal_claimed(record, step_run, attempt, number, by);
+        record.taken.push(Input::AttemptClaimed { step_run_id: step_run, attempt: number });
+        self.journal_lease(record, "AttemptClaimed", (step_run, attempt, number), by);
     }
 
-    pub(super) fn journal_claimed(
+    /// Where the lease of an attempt went: `by` got it, or gave it back.
+    pub(super) fn journal_lease(
         &mut self,
         record: &mut Record,
-        step_run: Uuid,
-        attempt: Uuid,
-        number: u32,
+        what: &str,
+        (step_run, attempt, number): (Uuid, Uuid, u32),
         by: String,
     ) {
         let entry = JournalEntry {
-            r#type: "AttemptClaimed".into(),
+            r#type: what.into(),
             step_id: self.step_id(step_run),
             step_run_id: step_run.to_string(),
             attempt_id: attempt.to_string(),

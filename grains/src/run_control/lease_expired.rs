@@ -6,7 +6,7 @@
 use super::outcome::ToldBy;
 use super::state::{Ask, AttemptState};
 use super::{AttemptEnd, Authority, Record};
-use crate::engine::OutcomeKind;
+use crate::engine::{Input, OutcomeKind};
 use grain_contract::Offers;
 use granary_proto::v1::Failure;
 use uuid::Uuid;
@@ -62,12 +62,15 @@ impl Authority {
         run_input: &[u8],
     ) {
         let Some((step_run, number)) = self.asked.get(&attempt).copied() else { return };
+        let mut held_by = String::new();
         self.change(step_run, number, |ask| {
             if let Ask::Attempt(found) = ask {
                 found.state = AttemptState::Queued;
-                found.lease = None;
+                held_by = found.lease.take().map(|lease| lease.worker).unwrap_or_default();
             }
         });
+        record.taken.push(Input::AttemptRequeued { step_run_id: step_run, attempt: number });
+        self.journal_lease(record, "AttemptRequeued", (step_run, attempt, number), held_by);
         self.offer_new(record, step_run, offers, run_input);
     }
 }

@@ -16,7 +16,8 @@ pub struct Record {
     pub effects: Vec<Effect>,
     pub index: Vec<IndexChange>,
     pub calls: Vec<OutboxMessage>,
-    /// For the engine: which attempt or approval was made for a step run ([`Input::StepTaken`]).
+    /// For the engine, in the order of the journal: which attempt or approval was made for a step run, and who is at it
+    /// ([`Input::StepTaken`], [`Input::AttemptClaimed`], [`Input::AttemptRequeued`]).
     pub taken: Vec<Input>,
 }
 

@@ -13,5 +13,6 @@ mod plans;
 mod refused_releases;
 mod reminders;
 mod reproject;
+mod running;
 mod seen;
 mod world;

@@ -15,6 +15,7 @@ mod joins;
 mod loops;
 mod policies;
 mod properties;
+mod running;
 mod skipping;
 mod stuck;
 mod timers;
@@ -136,6 +137,18 @@ impl Run {
     pub fn check_stuck(&mut self, open: &[&str]) -> Vec<String> {
         let open = open.iter().map(|name| self.order(name).0).collect();
         self.tell(Input::CheckStuck { open }).expect("the sweep is never refused")
+    }
+
+    /// A worker claimed the open attempt of this step run.
+    pub fn claim(&mut self, name: &str) -> Vec<String> {
+        let (step_run_id, attempt) = self.order(name);
+        self.tell(Input::AttemptClaimed { step_run_id, attempt }).expect("a claim is never refused")
+    }
+
+    /// The worker that had claimed it never got it.
+    pub fn requeue(&mut self, name: &str) -> Vec<String> {
+        let (step_run_id, attempt) = self.order(name);
+        self.tell(Input::AttemptRequeued { step_run_id, attempt }).expect("a requeue is never refused")
     }
 
     /// The next fact; its number is used up unless it is refused.

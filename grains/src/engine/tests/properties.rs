@@ -215,6 +215,9 @@ fn play(run: &mut Run, choices: &[Choice]) {
         let name = run.open.keys().nth(at).expect("one of them").clone();
         let asked = run.step(&name).state;
         run.now += i64::from(how);
+        if how % 3 == 0 {
+            run.claim(&name); // A human or a child run is not claimed, and nothing happens.
+        }
         if asked == "WaitingForHuman" {
             let ix = run.p.by_id[&run.order(&name).0];
             let options = run.p.run(ix).asked.options();

@@ -97,8 +97,9 @@ impl RunGrain {
         self.authority.settle();
     }
 
-    /// Tells the engine which attempts and approvals were made, so that its graph shows them.
-    fn show_taken(&mut self, cx: &mut Context<'_>, draft: &mut Draft) {
+    /// Tells the engine which attempts and approvals were made and which attempts are being worked on, so that its graph
+    /// shows them. In the order of the journal, from which a re-projection tells it the same.
+    pub(super) fn show_taken(&mut self, cx: &mut Context<'_>, draft: &mut Draft) {
         for taken in std::mem::take(&mut draft.record.taken) {
             // It decides nothing, so a run that does not take it any more need not.
             if let Ok(effects) = self.decide(cx, taken) {

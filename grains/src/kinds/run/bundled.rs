@@ -25,7 +25,7 @@ impl RunGrain {
         self.prepare(cx, &mut draft)?;
         let done = match method {
             methods::REPORT => self.report(cx, &mut draft, body),
-            methods::CLAIM => self.claim(&mut draft, body),
+            methods::CLAIM => self.claim(cx, &mut draft, body),
             methods::LEASE_EXPIRED => self.lease_expired(cx, &mut draft, body),
             methods::DECIDE => self.decide_approval(cx, &mut draft, body),
             methods::CANCEL => self.cancel(cx, &mut draft, body),
@@ -80,7 +80,7 @@ impl RunGrain {
         Ok(accepted.encode_to_vec())
     }
 
-    fn claim(&mut self, draft: &mut Draft, body: &[u8]) -> Done {
+    fn claim(&mut self, cx: &mut Context<'_>, draft: &mut Draft, body: &[u8]) -> Done {
         let claim: calls::Claim = wire::body(body)?;
         let attempt = wire::id(&claim.attempt_id, "attemptId")?;
         let token = <[u8; 16]>::try_from(claim.token.as_slice()).map_err(|_| {
@@ -91,6 +91,7 @@ impl RunGrain {
         let claimed = verdict.is_some();
         if verdict == Some(Verdict::New(())) {
             self.authority.record_claim(&mut draft.record, attempt, lease);
+            self.show_taken(cx, draft);
         }
         Ok(calls::ClaimReply { claimed }.encode_to_vec())
     }
@@ -105,6 +106,7 @@ impl RunGrain {
             Expiry::Moot => {}
             Expiry::NeverStarted => {
                 self.authority.record_never_started(&mut draft.record, attempt, cx.offers, &self.run_input);
+                self.show_taken(cx, draft);
             }
             Expiry::Uncertain(end) => {
                 let fact = end.fact(self.authority.next_sequence());

@@ -87,7 +87,8 @@ impl RunGrain {
         for entry in entries {
             let Some(input) = input_of(entry).map_err(unreadable)? else { continue };
             let at = Timestamp(entry.at.map_or(0, |at| at.millis()));
-            let is_shown_only = matches!(input, Input::StepTaken { .. });
+            let is_shown_only =
+                matches!(input, Input::StepTaken { .. } | Input::AttemptClaimed { .. } | Input::AttemptRequeued { .. });
             match fresh.decide(plan, &options, at, input) {
                 Ok(_) => {}
                 // See `show_taken`: what was only shown may have been refused the first time too.
@@ -165,6 +166,10 @@ fn input_of(entry: &JournalEntry) -> Result<Option<Input>, String> {
             attempt_id: optional(&entry.attempt_id)?,
             approval_id: None,
         },
+        ("AttemptClaimed", _) => Input::AttemptClaimed { step_run_id: id(&entry.step_run_id)?, attempt: entry.attempt },
+        ("AttemptRequeued", _) => {
+            Input::AttemptRequeued { step_run_id: id(&entry.step_run_id)?, attempt: entry.attempt }
+        }
         ("ApprovalRequested", _) => Input::StepTaken {
             step_run_id: id(&entry.step_run_id)?,
             attempt_id: None,
