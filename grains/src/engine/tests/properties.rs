@@ -214,10 +214,12 @@ fn play(run: &mut Run, choices: &[Choice]) {
         let at = usize::from(which) % run.open.len();
         let name = run.open.keys().nth(at).expect("one of them").clone();
         let asked = run.step(&name).state;
-        run.now += i64::from(how);
         if how % 3 == 0 {
-            run.claim(&name); // A human or a child run is not claimed, and nothing happens.
+            // Before the clock moves, or a timer could close the step first. A human or a child run is not claimed, and
+            // nothing happens.
+            run.claim(&name);
         }
+        run.now += i64::from(how);
         if asked == "WaitingForHuman" {
             let ix = run.p.by_id[&run.order(&name).0];
             let options = run.p.run(ix).asked.options();
