@@ -14,6 +14,11 @@ pub const DOCUMENT_BYTES_MAX: usize = 1024 * 1024;
 pub const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// One log entry: one turn's rows. A turn above this is refused before it is proposed.
 pub const ENTRY_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// What the engine makes in one turn: values, each copy counted, and the rows and events of its step runs. Below an entry by
+/// what it does not count. Beyond it a step fails, so that the run moves. Bytes.
+pub const TURN_BYTES_MAX: usize = 12 * 1024 * 1024;
+/// Values of one run in all (inputs, outputs, elements): an activation holds them in memory. The run fails beyond it. Bytes.
+pub const RUN_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// JSON nesting of any value we parse.
 pub const JSON_DEPTH_MAX: usize = 64;
 /// Steps in one definition.

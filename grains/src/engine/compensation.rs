@@ -12,6 +12,8 @@ impl Turn<'_> {
         self.p.header.failed_step_id = self.step_id(failed).to_owned();
         self.p.header.failure = Some(failure);
         self.close_all("the run is compensated");
+        // What this very turn was about to start or look at is not wanted any more either.
+        self.work.clear();
         if self.p.header.deadline_ms != 0 {
             self.p.due.remove(&(self.p.header.deadline_ms, super::state::Due::Deadline));
         }

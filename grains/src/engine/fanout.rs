@@ -30,6 +30,8 @@ impl Turn<'_> {
                 message: format!("Expected at most {bound} branches, but found {branches}."),
             });
         }
+        let bytes = items.iter().flatten().map(|item| item.len()).sum();
+        self.afford(ix, bytes, "mapping")?;
         self.set_output(ix, branches.to_string().into_bytes());
         let decided = self.decide_edges(ix, Ending::Succeeded)?;
         let completed_as = self.p.next_completion();

@@ -70,7 +70,7 @@ impl Projection {
                 kind: if human { "Human" } else { step.kind.as_str() }.to_owned(),
                 action_class: step.action_class.clone(),
                 input_ref: String::new(),
-                input: Some(Json::new(self.input_of(plan, ix))),
+                input: Some(Json::new(self.input_of(plan, ix).to_vec())),
                 attempt: run.attempt,
                 queue: if human { String::new() } else { step.kind.queue().unwrap_or_default() },
             }

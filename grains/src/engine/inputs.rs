@@ -102,7 +102,7 @@ impl Projection {
     }
 
     /// Index and text of the element of the nearest dynamic Fanout.
-    fn item(&self, plan: &Plan, mut frame: FrameIx) -> Option<(u32, &[u8])> {
+    pub(super) fn item(&self, plan: &Plan, mut frame: FrameIx) -> Option<(u32, &[u8])> {
         loop {
             let (owner, branch) = self.frame(frame).owner?;
             let owner = self.run(owner);
@@ -114,17 +114,17 @@ impl Projection {
     }
 
     /// The input of an active step run, JSON text.
-    pub(super) fn input_of(&self, plan: &Plan, ix: RunIx) -> Vec<u8> {
+    pub(super) fn input_of(&self, plan: &Plan, ix: RunIx) -> &[u8] {
         let run = self.run(ix);
         if let Some(input) = &run.input {
-            return input.clone();
+            return input;
         }
         if let Some(forward) = run.undoes {
-            return self.run(forward).output.clone();
+            return &self.run(forward).output;
         }
         match self.item(plan, run.frame) {
-            Some((_, item)) => item.to_vec(),
-            None => self.header.input.clone(),
+            Some((_, item)) => item,
+            None => &self.header.input,
         }
     }
 }
@@ -157,6 +157,11 @@ impl Turn<'_> {
                     text.len()
                 ),
             });
+        }
+        if self.p.run(ix).undoes.is_some() {
+            self.spend(text.len());
+        } else {
+            self.afford(ix, text.len(), "mapping")?;
         }
         self.p.payload_bytes += text.len();
         self.p.run_mut(ix).input = Some(text);

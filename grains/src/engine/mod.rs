@@ -30,9 +30,12 @@
 //! - A step that takes a loop-back does not take its own unguarded edges in that iteration.
 //! - A run waits for the losers that a Join keeps. Late successes are undone like others while the run is not compensating;
 //!   once it compensates, what was in flight is closed and its outcome comes too late.
+//! - A turn makes at most [`TURN_BYTES_MAX`](grain_contract::limits::TURN_BYTES_MAX) bytes (`budget`). A value beyond it fails
+//!   its step (class `mapping`), a step run beyond it the run (`fanout-limit`, `loop-bound`).
 //! - `compensated` is true only if at least one compensation was planned and every one succeeded.
 //! - A cancel that meets a compensating run changes nothing: that run ends Failed (S1 has no other way out).
 
+mod budget;
 mod closing;
 mod compensation;
 mod edges;

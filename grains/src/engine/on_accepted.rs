@@ -11,6 +11,7 @@ use granary_proto::v1::{self, Failure};
 impl Turn<'_> {
     pub(super) fn on_accepted(&mut self, accepted: Accepted) {
         let merged = variables(self.plan, &accepted.variables);
+        self.spend(2 * (accepted.input.len() + accepted.variables.len())); // Here and in the journal.
         self.p.remember(self.now, accepted);
         self.p.header.graph_hash = self.plan.graph_hash.clone();
         self.p.state = RunState::Running;

@@ -39,6 +39,7 @@ impl Turn<'_> {
                 self.succeed(ix, output.into_bytes());
             }
             "answered" => {
+                self.spend(2 * decided.answer.len()); // Once more in the journal, and with the question.
                 let answer = if decided.answer.is_empty() { b"null".to_vec() } else { decided.answer };
                 self.succeed(ix, answer);
             }

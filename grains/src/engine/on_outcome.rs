@@ -18,6 +18,7 @@ impl Turn<'_> {
         match outcome.kind {
             OutcomeKind::Succeeded => {
                 self.p.run_mut(ix).output_ref = outcome.output_ref;
+                self.spend(outcome.output.len()); // Once more in the journal.
                 let output = if outcome.output.is_empty() { b"null".to_vec() } else { outcome.output };
                 self.succeed(ix, output);
             }

@@ -20,6 +20,10 @@ impl Turn<'_> {
         });
         stuck.sort_unstable();
         for ix in stuck {
+            if !self.affords(self.p.input_of(self.plan, ix).len()) {
+                return; // The rest at the next sweep.
+            }
+            self.spend(self.p.input_of(self.plan, ix).len());
             self.p.run_mut(ix).asked_again = mark;
             let plan = self.plan;
             match (&plan.step(self.p.run(ix).step).kind, self.p.run(ix).asked) {

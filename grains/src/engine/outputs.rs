@@ -22,6 +22,7 @@ pub(super) struct TooLarge {
 
 impl Turn<'_> {
     pub(super) fn set_output(&mut self, ix: RunIx, output: Vec<u8>) {
+        self.spend(output.len());
         let before = self.p.run(ix).output.len();
         self.p.payload_bytes = self.p.payload_bytes + output.len() - before;
         self.p.run_mut(ix).output = output;

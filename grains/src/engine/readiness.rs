@@ -84,10 +84,10 @@ impl Turn<'_> {
 
     pub(super) fn has_room(&mut self, step: StepIx) -> bool {
         let bound = self.options.step_runs_max;
-        if self.p.runs.len() < bound {
-            return true;
-        }
         let step = self.plan.step(step);
+        if self.p.runs.len() < bound {
+            return self.has_bytes(step);
+        }
         let class = if step.loops.is_empty() { "fanout-limit" } else { "loop-bound" };
         let message = format!("Expected at most {bound} step runs in one run, but one more was asked for.");
         self.fail_run(&step.id, Failure { class: class.into(), message });

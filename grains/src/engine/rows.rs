@@ -25,6 +25,7 @@ pub struct Changes {
 impl Projection {
     pub fn take_changes(&mut self) -> Changes {
         let mut puts = Vec::new();
+        self.spent.bytes = 0;
         if std::mem::take(&mut self.start_changed) {
             puts.push(row(table::HEADER, START_KEY, &self.start_row()));
         }

@@ -6,8 +6,10 @@ use super::turn::Turn;
 use super::{Effect, StartChild, StepReadyOrder, ids};
 use crate::condition::Expression;
 use crate::definition::{Ask, StepKind};
+use grain_contract::limits::PAYLOAD_BYTES_MAX;
 use granary_proto::v1::event::Payload;
 use granary_proto::v1::{self, Failure};
+use serde_json::Value;
 
 impl Turn<'_> {
     /// The next attempt: the first, one behind a failure, or one that a human asked for.
@@ -36,7 +38,7 @@ impl Turn<'_> {
     }
 
     fn dispatch(&mut self, ix: RunIx) {
-        if let Err(failure) = self.prepare_input(ix) {
+        if let Err(failure) = self.prepare_input(ix).and_then(|()| self.afford_order(ix)) {
             return self.fail_step(ix, failure, false);
         }
         self.p.run_mut(ix).failure = None;
@@ -46,7 +48,7 @@ impl Turn<'_> {
     }
 
     fn ask_with_input(&mut self, ix: RunIx, asked: Asked) {
-        if let Err(failure) = self.prepare_input(ix) {
+        if let Err(failure) = self.prepare_input(ix).and_then(|()| self.afford_order(ix)) {
             return self.fail_step(ix, failure, false);
         }
         self.p.run_mut(ix).failure = None;
@@ -78,6 +80,7 @@ impl Turn<'_> {
     /// StepReady: the event, and the order to Run Control. Also used to ask again.
     pub(super) fn order(&mut self, ix: RunIx, reason: &str) {
         let order = self.ready_order(ix, reason);
+        self.spend_order(ix);
         self.p.run_mut(ix).ready_ms = self.now.0;
         self.publish(Payload::StepReady(v1::StepReady {
             run_id: self.p.run_id.to_string(),
@@ -96,7 +99,8 @@ impl Turn<'_> {
         self.effects.push(Effect::StepReady(order));
     }
 
-    fn ready_order(&self, ix: RunIx, reason: &str) -> StepReadyOrder {
+    fn ready_order(&mut self, ix: RunIx, reason: &str) -> StepReadyOrder {
+        let input = self.input_to_show(ix);
         let run = self.p.run(ix);
         let step = self.plan.step(run.step);
         let human = run.asked != Asked::Nothing;
@@ -112,7 +116,7 @@ impl Turn<'_> {
             action_class: step.action_class.clone(),
             attempt: run.attempt,
             queue: if human { String::new() } else { step.kind.queue().unwrap_or_default() },
-            input: self.p.input_of(self.plan, ix),
+            input,
             timeout_ms: if run.asked == Asked::Escalation { 0 } else { step.timeout_ms.unwrap_or(0) },
             ask: run.asked.as_str().to_owned(),
             options: run.asked.options().iter().map(|option| (*option).to_owned()).collect(),
@@ -121,11 +125,38 @@ impl Turn<'_> {
         }
     }
 
+    /// An escalation must come through, so it goes without the input where the turn has no room for it.
+    fn input_to_show(&mut self, ix: RunIx) -> Vec<u8> {
+        let input = self.p.input_of(self.plan, ix);
+        if self.p.run(ix).asked != Asked::Escalation {
+            return input.to_vec();
+        }
+        if !self.affords(input.len()) {
+            return Vec::new();
+        }
+        let input = input.to_vec();
+        self.spend(input.len());
+        input
+    }
+
     fn start_condition(&mut self, ix: RunIx, expression: &Expression) {
-        match self.evaluate(ix, expression, "condition") {
-            Ok(value) => self.succeed(ix, value.to_string().into_bytes()),
+        match self.evaluate(ix, expression, "condition").and_then(|value| self.condition_output(ix, &value)) {
+            Ok(output) => self.succeed(ix, output),
             Err(failure) => self.fail_step(ix, failure, false),
         }
+    }
+
+    fn condition_output(&self, ix: RunIx, value: &Value) -> Result<Vec<u8>, Failure> {
+        let output = value.to_string().into_bytes();
+        if output.len() <= PAYLOAD_BYTES_MAX && self.affords(output.len()) {
+            return Ok(output); // Counted where it is set.
+        }
+        let message = format!(
+            "Expected a value of at most {PAYLOAD_BYTES_MAX} bytes that this turn has room for, but that of condition {} has {}.",
+            self.step_id(ix),
+            output.len()
+        );
+        Err(Failure { class: "condition".into(), message })
     }
 
     fn start_child(&mut self, ix: RunIx, definition_id: &str, version: Option<&str>) {
@@ -142,7 +173,7 @@ impl Turn<'_> {
             };
             return self.fail_step(ix, failure, false);
         }
-        if let Err(failure) = self.prepare_input(ix) {
+        if let Err(failure) = self.prepare_input(ix).and_then(|()| self.afford_order(ix)) {
             return self.fail_step(ix, failure, false);
         }
         self.p.run_mut(ix).failure = None;
@@ -158,11 +189,12 @@ impl Turn<'_> {
             step_run_id: run.id,
             definition_id: definition_id.to_owned(),
             version: version.map(str::to_owned),
-            input: self.p.input_of(self.plan, ix),
+            input: self.p.input_of(self.plan, ix).to_vec(),
             project_id: self.p.header.project_id.clone(),
             depth: self.p.header.depth.saturating_add(1),
         };
         self.p.run_mut(ix).ready_ms = self.now.0;
+        self.spend_order(ix);
         self.effects.push(Effect::StartChild(child));
     }
 

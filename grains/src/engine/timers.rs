@@ -2,12 +2,16 @@
 //!
 //! Ending a step run, or its attempt, removes what was set for it, so a timer never meets a step that moved on.
 
+use super::fanout::kind_of;
 use super::ids;
 use super::state::{Due, Projection, Purpose, RunIx, StepState, Timer};
 use super::turn::Turn;
 use crate::definition::Wait;
 use granary_proto::v1::Failure;
 use serde_json::Value;
+
+/// Of a value in a message.
+const SHOWN_BYTES_MAX: usize = 200;
 
 impl Turn<'_> {
     pub(super) fn set_timer(&mut self, ix: RunIx, purpose: Purpose, due_ms: i64) {
@@ -55,7 +59,8 @@ impl Turn<'_> {
         found.ok_or_else(|| Failure {
             class: "mapping".into(),
             message: format!(
-                "Expected a number of seconds, an ISO 8601 duration or an RFC 3339 moment, but found {value}."
+                "Expected a number of seconds, an ISO 8601 duration or an RFC 3339 moment, but found {}.",
+                shown(value)
             ),
         })
     }
@@ -72,6 +77,15 @@ impl Turn<'_> {
     fn in_ms(&self, ms: f64) -> i64 {
         // `as` saturates, and so does `plus_ms`.
         self.now.plus_ms(ms.ceil() as u64).0
+    }
+}
+
+/// A value as it may stand in a message, which is no place for a megabyte.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) if text.len() > SHOWN_BYTES_MAX => format!("a text of {} bytes", text.len()),
+        Value::String(_) | Value::Number(_) | Value::Bool(_) | Value::Null => value.to_string(),
+        Value::Array(_) | Value::Object(_) => kind_of(value).to_owned(),
     }
 }
 

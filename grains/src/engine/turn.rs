@@ -80,6 +80,7 @@ impl Projection {
         self.check_fit(plan, &input)?;
 
         self.note = Note::Applied;
+        self.spent.begin(now);
         let due_before = self.next_due();
         let mut turn = Turn { p: self, plan, options, now, effects: Vec::new(), work: VecDeque::new() };
         turn.run();

@@ -7,6 +7,7 @@ mod children;
 mod every_kind;
 mod examples;
 mod external;
+mod heavy;
 mod library;
 mod line;
 mod plans;

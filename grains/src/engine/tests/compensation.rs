@@ -245,3 +245,34 @@ edges: [ { from: hold, to: ask }, { from: ask, to: pay } ]
     let tries: Vec<(&str, u32)> = graph.step_runs.iter().map(|step| (step.step_id.as_str(), step.attempt)).collect();
     assert_eq!(tries, [("hold", 1), ("ask", 1), ("pay", 3)]);
 }
+
+/// [R11] Several branches that fail within one turn are one compensation, and nothing is started behind it.
+#[test]
+fn failures_of_one_turn_compensate_once() {
+    let mut run = Run::of(
+        "
+workflow: together
+version: '1'
+steps:
+  - { id: first, kind: Tool, tool: echo, compensation: undo }
+  - { id: spread, kind: Fanout, items: [1, 2, 3] }
+  - { id: body, kind: Tool, tool: echo, inputMapping: { n: { '+': [ { var: input.n }, { var: item } ] } }, failurePolicy: Compensate }
+  - { id: meet, kind: Join }
+  - { id: undo, kind: Compensation, tool: undo }
+edges: [ { from: first, to: spread }, { from: spread, to: body }, { from: body, to: meet } ]
+",
+    );
+    run.start(r#"{"n":{}}"#);
+    assert_eq!(
+        run.ok("first", "1"),
+        [
+            "first Succeeded",
+            "spread Succeeded",
+            "body[0] Failed",
+            "compensate 1",
+            "undo Ready",
+            "do undo/1 tool:undo 1"
+        ]
+    );
+    assert_eq!(run.ok("undo", "1"), ["undo Succeeded", "end Failed body mapping compensated"]);
+}

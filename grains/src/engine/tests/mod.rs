@@ -5,6 +5,7 @@
 //! S1's run transitions, one order a step run and attempt, one terminal event with nothing behind it.
 
 mod basics;
+mod budget;
 mod cancel;
 mod compensation;
 mod cost;

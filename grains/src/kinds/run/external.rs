@@ -12,12 +12,16 @@ use super::{RunGrain, methods, wire};
 use crate::engine::{Accepted, Decided, Input, Note, Outcome};
 use crate::kinds::methods::index::{OPEN_RUNS, RUNS};
 use crate::run_control::{outcome_of, runs_sort};
-use grain_contract::limits::FACTS_PER_TURN_MAX;
+use grain_contract::limits::{FACTS_PER_TURN_MAX, TURN_BYTES_MAX};
 use grain_contract::{Code, Context, Decision, Effect, IndexChange, Message, Rejection, Turn};
 use granary_proto::calls::external_fact::Fact;
 use granary_proto::{calls, v1, wire::Json};
 use prost::Message as _;
 use uuid::Uuid;
+
+/// What the facts of one call may make together, before the rest is left to the next one. Then there is room for one more fact
+/// of any size. Bytes.
+const FACTS_BYTES_MAX: usize = TURN_BYTES_MAX / 4;
 
 impl RunGrain {
     pub(super) fn external(&mut self, cx: &mut Context<'_>, message: &Message<'_>) -> Result<Decision, Stop> {
@@ -59,6 +63,9 @@ impl RunGrain {
                 Ok(()) => applied += usize::from(*self.projection()?.note() != Note::Repeated),
                 Err(rejection) if applied == 0 => return Err(rejection.into()),
                 Err(_) => break,
+            }
+            if self.projection()?.spent_bytes() > FACTS_BYTES_MAX {
+                break; // One commit holds so much; the sender goes on from there.
             }
         }
         self.release_id = self.projection()?.release_id().to_owned();
