@@ -180,11 +180,11 @@ impl Bits {
         self.0[step / 64] & (1 << (step % 64)) != 0
     }
 
-    fn meets(&self, other: &Bits) -> bool {
+    pub(super) fn meets(&self, other: &Bits) -> bool {
         self.0.iter().zip(&other.0).any(|(mine, theirs)| mine & theirs != 0)
     }
 
-    fn holds(&self, other: &Bits) -> bool {
+    pub(super) fn holds(&self, other: &Bits) -> bool {
         self.0.iter().zip(&other.0).all(|(mine, theirs)| mine & theirs == *theirs)
     }
 

@@ -6,10 +6,12 @@ use super::state::Submitted;
 use super::{Authority, Record, RunState, Verdict};
 use crate::engine::{Accepted, Input};
 use crate::kinds::methods::index::{OPEN_RUNS, RUNS};
+use grain_contract::limits::PAYLOAD_BYTES_MAX;
 use grain_contract::{Code, IndexChange, Rejection, Timestamp};
 use granary_proto::calls::Submit;
 use granary_proto::v1::{Failure, JournalEntry, SubmitRunRequest};
 use granary_proto::wire::Json;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
@@ -56,6 +58,8 @@ impl Authority {
             );
             return Err(Rejection::new(Code::Conflict, message).at(field));
         }
+        check_value(request.input.as_ref(), "input")?;
+        check_value(request.variables.as_ref(), "variables")?;
         Ok(Verdict::New(Submission { request, hash, parent, depth: submit.depth, by: submit.by }))
     }
 
@@ -119,6 +123,22 @@ pub(crate) fn runs_sort(accepted: Timestamp) -> Vec<u8> {
 fn parent_id(text: &str, field: &str) -> Result<Uuid, Rejection> {
     Uuid::try_parse(text)
         .map_err(|_| Rejection::new(Code::Invalid, "Expected a UUID, but found something else.").at(field))
+}
+
+/// What cannot be read back from the journal must not get into it.
+fn check_value(json: Option<&Json>, field: &str) -> Result<(), Rejection> {
+    let Some(json) = json else { return Ok(()) };
+    if json.text.len() > PAYLOAD_BYTES_MAX {
+        let message = format!("Expected at most {PAYLOAD_BYTES_MAX} bytes of {field}, but found {}.", json.text.len());
+        return Err(Rejection::new(Code::TooLarge, message).at(field));
+    }
+    if !json.text.is_empty()
+        && let Err(error) = serde_json::from_slice::<IgnoredAny>(&json.text)
+    {
+        let message = format!("Expected {field} to be one JSON value, but found something else: {error}.");
+        return Err(Rejection::new(Code::Invalid, message).at(field));
+    }
+    Ok(())
 }
 
 /// Over the request as the caller gave it. Not over the release it led to: the same request made again after a newer version

@@ -169,3 +169,27 @@ fn an_observation_needs_the_attempt() {
     world.report(a, "Succeeded", "1").expect("taken");
     assert_eq!(world.call::<()>(&run, run::OBSERVE, &good).expect_err("over").code, Code::WrongState);
 }
+
+/// [FR-125] An input or variables that are too large, too deep or no JSON are refused before anything is stored.
+#[test]
+fn a_submission_with_bad_values_changes_nothing() {
+    let large = format!("\"{}\"", "x".repeat(grain_contract::limits::PAYLOAD_BYTES_MAX - 1));
+    let deep = "[".repeat(10_000);
+    for (text, code) in [("{", Code::Invalid), ("1 2", Code::Invalid), (&deep, Code::Invalid), (&large, Code::TooLarge)]
+    {
+        for field in ["input", "variables"] {
+            let mut world = World::new(RunMode::Bundled).knows(line("line", &["a"]));
+            let mut request = submit("line@1", "1");
+            let inner = request.request.as_mut().expect("a request");
+            let value = Some(Json::new(text));
+            if field == "input" {
+                inner.input = value
+            } else {
+                inner.variables = value
+            };
+            let refused = world.call::<v1::SubmitRunResponse>(&run_id(1), run::SUBMIT, &request).expect_err(field);
+            assert_eq!((refused.code, refused.field.as_str()), (code, field));
+            assert!(world.stored.is_empty());
+        }
+    }
+}

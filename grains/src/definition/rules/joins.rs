@@ -1,6 +1,7 @@
 //! A Join has branches to wait for, and a quorum they can reach.
 
 use super::Context;
+use crate::definition::analysis::Analysis;
 use crate::definition::document::Kind;
 use crate::definition::finding::Finding;
 use crate::definition::plan::Quorum;
@@ -22,8 +23,15 @@ pub(super) fn check(cx: &Context<'_>, findings: &mut Vec<Finding>) {
         let Some(analysis) = cx.analysis else { continue };
         let fanout = analysis.fanout_of(ix);
         if fanout.is_none() && incoming == 1 {
+            let taken = ended_before(cx, analysis, ix).map_or_else(String::new, |(fanout, join)| {
+                format!(
+                    "; the Fanout `{}` has ended in `{}` before, the first Join that every way from it passes, so let paths inside a branch meet in a step of another kind",
+                    cx.id(fanout),
+                    cx.id(join)
+                )
+            });
             let message = format!(
-                "Expected a Fanout or at least two branches that lead to the Join `{id}`, but only one step does"
+                "Expected a Fanout or at least two branches that lead to the Join `{id}`, but only one step does{taken}"
             );
             findings.push(Finding::error("join-of-nothing", step.id.spot, step.path.clone(), message));
         }
@@ -38,6 +46,22 @@ pub(super) fn check(cx: &Context<'_>, findings: &mut Vec<Finding>) {
         {
             let message = format!("Expected a quorum of at most {branches}, the number of branches, but found {count}");
             findings.push(Finding::error("quorum-too-large", quorum.spot, step.field("quorum"), message));
+        }
+    }
+}
+
+/// The Join of a Fanout that the only path to this Join passes, and that Fanout.
+fn ended_before(cx: &Context<'_>, analysis: &Analysis, join: usize) -> Option<(usize, usize)> {
+    let mut here = join;
+    // Each turn goes one step back in a graph without cycles.
+    loop {
+        let mut before = cx.graph.previous(here);
+        here = before.next()?;
+        if let Some(fanout) = analysis.fanout_of(here) {
+            return Some((fanout, here));
+        }
+        if before.any(|other| other != here) {
+            return None;
         }
     }
 }

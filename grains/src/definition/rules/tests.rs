@@ -203,6 +203,32 @@ fn loops_lead_back() {
     ]);
 }
 
+/// [D3] [R6] Loops lie inside or beside one another; else one round of the one would cut the other's in two.
+#[test]
+fn loops_do_not_overlap() {
+    check(&[
+        // Beside one another, and inside: also with one head, or one source.
+        ("a t\nb c\nc t\nd c", "a -> b, b => a [false], b -> c [true], c -> d, d => c [false]", &[]),
+        ("a t\nb t\nc c\nd c", "a -> b, b -> c, c => b [false], c -> d [true], d => a [false]", &[]),
+        ("a t\nb c\nc c", "a -> b, b => a [false], b -> c [true], c => a [false]", &[]),
+        ("a t\nb t\nc c", "a -> b, b -> c, c => b [{var: c}], c => a [{var: a}]", &[]),
+        ("a c\nb c", "a => a [false], a -> b [true], b => a [false]", &[]),
+        // One head and two ends, neither of which is before the other.
+        ("a c\nb c\nc c", "a -> b [true], a -> c [false], b => a [false], c => a [false]", &[("loop-overlap", 13)]),
+        // One starts inside of the other and ends outside of it.
+        (
+            "a t\nb c\nc c\nd c",
+            "a -> b, b -> c [true], b -> d [false], c => a [true], d => b [true]",
+            &[("loop-overlap", 15)],
+        ),
+        // Both around the same steps.
+        ("a t\nb c", "a -> b, b => a [true], b => a [false]", &[("loop-overlap", 11)]),
+    ]);
+    let text = document(&steps("a t\nb c"), &edges("a -> b, b => a [true], b => a [false]"));
+    let message = findings(&text, Mode::Publish).join("\n");
+    assert!(message.contains("(edges[2])") && message.contains("the same steps"), "{message}");
+}
+
 /// [FR-202] A loop bound that is none is refused with its path; without one the default of the cluster holds, and shows.
 #[test]
 fn loop_bounds_are_whole_numbers() {
@@ -264,6 +290,22 @@ fn joins_have_branches() {
         ("a t\nb t\nj j quorum: 0", "a -> j, b -> j", &[("number-range", 8)]),
         ("a t\nb t\nj j quorum: most", "a -> j, b -> j", &[("wrong-type", 8)]),
         ("a t\nb t\nj j quorum: 1.5", "a -> j, b -> j", &[("number-range", 8)]),
+    ]);
+    // The first Join that every way from a Fanout passes is its own, also if it was meant for paths inside a branch.
+    let inside = "f d\na t\nb t\nc t\nmeet j\nz t\nlast j";
+    let flow = "f -> a, a -> b, a -> c, b -> meet, c -> meet, meet -> z, z -> last";
+    check(&[(inside, flow, &[("join-of-nothing", 12)])]);
+    let message = findings(&document(&steps(inside), &edges(flow)), Mode::Publish).join("\n");
+    assert!(message.contains("the Fanout `f` has ended in `meet` before"), "{message}");
+    check(&[
+        // What was meant: the paths meet in another step, and the branches in the Join.
+        (&inside.replace("meet j", "meet t"), flow, &[]),
+        // A branch of several has its own Join, since not every way passes it.
+        (
+            "f f\na t\nb t\nc t\nin j\nz t\nlast j",
+            "f -> a, a -> b, a -> c, b -> in, c -> in, f -> z, in -> last, z -> last",
+            &[],
+        ),
     ]);
     let named = findings(&document(&steps("meet j"), ""), Mode::Publish).join("\n");
     assert!(named.contains("`meet`"), "{named}");

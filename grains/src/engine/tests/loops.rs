@@ -187,3 +187,66 @@ edges:
     assert_eq!(lines.len(), 2_002);
     assert_eq!(lines[lines.len() - 2..], ["b#1000 Failed", "end Failed b loop-bound"]);
 }
+
+/// [R6] Loops inside one another with one head: each goes back for its own reason, and the inner bound counts anew.
+#[test]
+fn nested_loops_may_share_their_head() {
+    let mut run = Run::of(
+        "
+workflow: heads
+version: '1'
+maxLoopIterations: 3
+steps:
+  - { id: a, kind: Tool, tool: echo, inputMapping: {} }
+  - { id: b, kind: Condition, expression: { var: a.b } }
+  - { id: c, kind: Condition, expression: { var: a.c } }
+  - { id: close, kind: Tool, tool: echo, inputMapping: {} }
+edges:
+  - { from: a, to: b }
+  - { from: b, to: a, guard: 'false', isLoopBack: true }
+  - { from: b, to: c, guard: 'true' }
+  - { from: c, to: a, guard: 'false', isLoopBack: true }
+  - { from: c, to: close, guard: 'true' }
+",
+    );
+    run.start("{}");
+    let answers = ["{}", "{}", r#"{"b":1}"#, "{}", "{}", r#"{"b":1}"#, r#"{"b":1,"c":1}"#];
+    for (answer, round) in answers.into_iter().zip(1..) {
+        let name = if round == 1 { "a".to_owned() } else { format!("a#{round}") };
+        run.ok(&name, answer);
+        assert_eq!(run.open.len(), 1, "one step at a time, round {round}: {:?}", run.open.keys());
+    }
+    assert_eq!(run.ok("close", "1"), ["close Succeeded", "end Completed 1"]);
+}
+
+/// [R6] Loops inside one another with one source: the first guard that holds says how far it goes back.
+#[test]
+fn nested_loops_may_share_their_source() {
+    let mut run = Run::of(
+        "
+workflow: sources
+version: '1'
+steps:
+  - { id: a, kind: Tool, tool: echo, inputMapping: {} }
+  - { id: b, kind: Tool, tool: echo, inputMapping: {} }
+  - { id: c, kind: Tool, tool: echo, inputMapping: {} }
+  - { id: close, kind: Tool, tool: echo, inputMapping: {} }
+edges:
+  - { from: a, to: b }
+  - { from: b, to: c }
+  - { from: c, to: b, guard: { var: c.inner }, isLoopBack: true }
+  - { from: c, to: a, guard: { var: c.outer }, isLoopBack: true }
+  - { from: c, to: close }
+",
+    );
+    run.start("{}");
+    run.ok("a", "1");
+    run.ok("b", "1");
+    assert_eq!(run.ok("c", r#"{"inner":1}"#)[1], "b#2 Ready");
+    run.ok("b#2", "1");
+    assert_eq!(run.ok("c#2", r#"{"outer":1}"#)[1], "a#2 Ready");
+    run.ok("a#2", "1");
+    run.ok("b#3", "1");
+    assert_eq!(run.ok("c#3", "{}")[1], "close Ready");
+    assert_eq!(run.ok("close", "1"), ["close Succeeded", "end Completed 1"]);
+}
