@@ -215,6 +215,17 @@ impl StepKind {
         }
     }
 
+    /// What is to be started for it, as a name: its queue, or `workflow:ID` and `workflow:ID@VERSION` for a child run.
+    pub fn target(&self) -> Option<String> {
+        match self {
+            StepKind::SubWorkflow { definition_id, version: None } => Some(format!("workflow:{definition_id}")),
+            StepKind::SubWorkflow { definition_id, version: Some(version) } => {
+                Some(format!("workflow:{definition_id}@{version}"))
+            }
+            _ => self.queue(),
+        }
+    }
+
     /// The queue whose workers do it: `agent:NAME`, `tool:NAME`; `None` for what the engine does itself.
     pub fn queue(&self) -> Option<String> {
         match self {

@@ -72,7 +72,7 @@ impl Projection {
                 input_ref: String::new(),
                 input: Some(Json::new(self.input_of(plan, ix).to_vec())),
                 attempt: run.attempt,
-                queue: if human { String::new() } else { step.kind.queue().unwrap_or_default() },
+                queue: if human { String::new() } else { step.kind.target().unwrap_or_default() },
             }
         });
         planned.collect()

@@ -92,6 +92,9 @@ pub struct EngineOptions {
     /// Keep a digest of every applied fact, so that an old number with other content is told apart. Off where the journal
     /// beside the engine has the facts themselves (bundled Run Control): then only the last one is compared.
     pub keep_fact_digests: bool,
+    /// Child runs are asked for by StepReady, like attempts: where Run Control is external and hears events only. Such a step is
+    /// Ready until its outcome. Else the engine starts the child itself, and the step is Running.
+    pub children_by_event: bool,
     /// Step runs of one run, over all iterations and branches; the run fails beyond it.
     pub step_runs_max: usize,
 }
@@ -105,6 +108,7 @@ impl Default for EngineOptions {
             max_depth: grain_contract::limits::SUBWORKFLOW_DEPTH_MAX,
             stuck_after_ms: 5 * 60 * 1_000,
             keep_fact_digests: true,
+            children_by_event: false,
             step_runs_max: grain_contract::limits::STEP_RUNS_MAX,
         }
     }

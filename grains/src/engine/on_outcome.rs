@@ -46,9 +46,12 @@ impl Turn<'_> {
         let kind = &self.plan.step(run.step).kind;
         let is_child = matches!(kind, StepKind::SubWorkflow { .. });
         let at_work = matches!(run.state, StepState::Ready | StepState::Running) && run.asked == Asked::Nothing;
-        // A child's end names the child, and so the attempt, whatever its number says.
+        // A child's end names the child, and so the attempt, whatever its number says; but an external Run Control gives its
+        // children ids of its own.
         let present = match outcome.attempt_id {
-            Some(child) if is_child => child == ids::child_run_id(run.id, run.attempt),
+            Some(child) if is_child && !self.options.children_by_event => {
+                child == ids::child_run_id(run.id, run.attempt)
+            }
             _ => outcome.attempt == run.attempt,
         };
         if at_work && present {

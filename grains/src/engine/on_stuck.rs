@@ -27,7 +27,9 @@ impl Turn<'_> {
             self.p.run_mut(ix).asked_again = mark;
             let plan = self.plan;
             match (&plan.step(self.p.run(ix).step).kind, self.p.run(ix).asked) {
-                (StepKind::SubWorkflow { definition_id, version }, Asked::Nothing) => {
+                (StepKind::SubWorkflow { definition_id, version }, Asked::Nothing)
+                    if !self.options.children_by_event =>
+                {
                     self.order_child(ix, definition_id, version.as_deref());
                 }
                 _ => {

@@ -115,7 +115,7 @@ impl Turn<'_> {
             kind: if human { "Human" } else { step.kind.as_str() }.to_owned(),
             action_class: step.action_class.clone(),
             attempt: run.attempt,
-            queue: if human { String::new() } else { step.kind.queue().unwrap_or_default() },
+            queue: if human { String::new() } else { step.kind.target().unwrap_or_default() },
             input,
             timeout_ms: if run.asked == Asked::Escalation { 0 } else { step.timeout_ms.unwrap_or(0) },
             ask: run.asked.as_str().to_owned(),
@@ -177,6 +177,11 @@ impl Turn<'_> {
             return self.fail_step(ix, failure, false);
         }
         self.p.run_mut(ix).failure = None;
+        if self.options.children_by_event {
+            self.enter(ix, StepState::Ready);
+            self.set_timeout(ix);
+            return self.order(ix, "");
+        }
         self.enter(ix, StepState::Running);
         self.set_timeout(ix);
         self.order_child(ix, definition_id, version);

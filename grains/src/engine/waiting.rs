@@ -33,7 +33,11 @@ impl Projection {
             StepState::WaitingForTimer => Some(self.on_timer(run)),
             StepState::WaitingForHuman => Some(on_human(run)),
             StepState::Ready | StepState::Running => Some(match &step.kind {
-                StepKind::SubWorkflow { .. } => on_child(run),
+                StepKind::SubWorkflow { .. } if run.state == StepState::Running => on_child(run),
+                // Its id is Run Control's to give.
+                StepKind::SubWorkflow { definition_id, .. } => {
+                    waiting("child", format!("child run of {definition_id}"), run.ready_ms)
+                }
                 _ => on_worker(run, step.kind.queue().unwrap_or_default()),
             }),
             StepState::Pending

@@ -1,6 +1,6 @@
 //! Run Control is outside: S1's sequence diagram, event by event, and its numbers.
 
-use crate::plans::{agent, condition, flow, human, timer, tool};
+use crate::plans::{agent, child, condition, flow, human, timer, tool};
 use crate::world::{START, World, run_id};
 use grain_contract::{Code, GrainId, Message, Rejection, Timestamp};
 use grains::definition::{FailurePolicy, Guard};
@@ -311,4 +311,51 @@ fn plan_next_is_as_of_the_last_outcome() {
     assert_eq!(again, ready);
     let gap = world.call::<v1::PlanNextStepsResponse>(&run, run::PLAN_NEXT, &ask(7)).expect_err("ahead of us");
     assert_eq!((gap.code, gap.field.as_str()), (Code::Gap, "lastOutcomeSequence"));
+}
+
+/// [R9] A child run is asked for like an attempt, by StepReady, since events are all that an external Run Control hears. It
+/// gives the child an id of its own, and tells its end as the outcome.
+#[test]
+fn a_child_run_is_started_by_run_control() {
+    let plan = flow("repository-assessment")
+        .step_with("part", child("other"), |s| {
+            s.failure_policy = FailurePolicy::Retry;
+            s.max_attempts = 2;
+        })
+        .step("b", tool("b"))
+        .edge("part", "b")
+        .plan();
+    let (_, run) = world();
+    let mut world = World::new(RunMode::External).knows(plan);
+    send(&mut world, &run, vec![accepted(&run, 1)]).expect("accepted");
+    assert_eq!(world.published(&run), ["started", "part Ready", "ready part 1"]);
+    let ready = asked(&world, "part");
+    assert_eq!((ready.kind.as_str(), ready.queue.as_str()), ("SubWorkflow", "workflow:other"));
+    let ask = v1::PlanNextStepsRequest::default();
+    let planned: v1::PlanNextStepsResponse = world.call(&run, run::PLAN_NEXT, &ask).expect("a plan");
+    let [step] = &planned.steps[..] else { panic!("one step: {planned:?}") };
+    assert_eq!((step.queue.as_str(), step.attempt), ("workflow:other", 1));
+    assert_eq!(step.input.as_ref().map(|input| input.text.as_slice()), Some(&br#"{"repository":"granary"}"#[..]));
+    let waiting = world.get(&run).expect("the run").waiting[0].waiting.clone().expect("why");
+    assert_eq!((waiting.on.as_str(), waiting.text.as_str()), ("child", "child run of other"));
+    assert!(world.calls.is_empty(), "the engine starts nothing by itself");
+
+    world.now = world.now.plus_ms(400_000);
+    let _: () = world.call(&run, run::SWEEP, &()).expect("swept");
+    assert_eq!(world.published(&run).last().map(String::as_str), Some("ready part 1"), "told again");
+
+    let end = |world: &mut World, sequence, word| {
+        let Fact::Outcome(mut told) = outcome(world, &run, sequence, "part", word, r#"{"done":1}"#) else {
+            panic!("an outcome")
+        };
+        told.attempt_id = run_id(77).key.to_string();
+        send(world, &run, vec![Fact::Outcome(told)]).expect("applied");
+    };
+    end(&mut world, 2, "Failed");
+    world.now = world.now.plus_ms(1_000);
+    let _: () = world.call(&run, run::SWEEP, &()).expect("swept");
+    end(&mut world, 3, "Succeeded");
+    let published = world.published(&run);
+    let steps: Vec<&str> = published[4..].iter().map(String::as_str).filter(|e| !e.starts_with("timer")).collect();
+    assert_eq!(steps, ["part WaitingForTimer", "part Ready", "ready part 2", "part Succeeded", "b Ready", "ready b 1"]);
 }

@@ -77,6 +77,7 @@ impl RunGrain {
         let mut options = (self.options.engine)();
         // The bundled journal holds the facts themselves; digests beside it would be written for nobody.
         options.keep_fact_digests = self.options.mode == RunMode::External;
+        options.children_by_event = self.options.mode == RunMode::External;
         options
     }
 
