@@ -138,14 +138,7 @@ impl Projection {
         fan.iteration_max = iteration_base;
         self.payload_bytes += fan.items.iter().map(|item| item.len() + 16).sum::<usize>();
         for branch in 0..fan.branches {
-            self.frames.push(Frame {
-                owner: Some((ix, branch)),
-                parent,
-                branch: Branch::Open,
-                closed: false,
-                fanouts: Vec::new(),
-                iteration_base,
-            });
+            self.frames.push(Frame::of_branch(ix, branch, parent, iteration_base));
         }
         self.frame_mut(parent).fanouts.push(ix);
     }

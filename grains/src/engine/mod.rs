@@ -44,6 +44,7 @@ mod events;
 mod facts;
 mod fanout;
 mod finish;
+mod frames;
 mod graph_view;
 pub mod ids;
 mod input;

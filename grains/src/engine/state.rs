@@ -3,6 +3,7 @@
 //! Rows hold the step runs; everything else here (frames, slots, counters, what is due) follows from them and the plan, and
 //! is made again by `load`. Indices are places in vectors that only grow, so they are stable and never dangle.
 
+pub(super) use super::frames::{Branch, Fan, Frame, FrameIx, ROOT, Slot};
 use super::turn::Note;
 pub use super::words::RunState;
 pub(super) use super::words::{Asked, Purpose, StepState};
@@ -15,11 +16,6 @@ use uuid::Uuid;
 /// Number of a step run, in order of creation; also the key of its row.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct RunIx(pub u32);
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct FrameIx(pub u32);
-
-pub(super) const ROOT: FrameIx = FrameIx(0);
 
 #[derive(Clone, Debug)]
 pub(super) struct Timer {
@@ -80,48 +76,6 @@ pub(super) struct StepRun {
 
 /// Attempt ids that a step run remembers; a row must not grow with every attempt.
 pub(super) const ATTEMPT_IDS_KEPT: usize = 16;
-
-/// An opened Fanout: its branches are the frames `first_frame ..`, and how they ended.
-pub(super) struct Fan {
-    pub branches: u32,
-    /// Dynamic: the elements as JSON text, one a branch.
-    pub items: Vec<Box<[u8]>>,
-    pub first_frame: u32,
-    pub arrived: u32,
-    pub failed: u32,
-    pub dry: u32,
-    /// The greatest iteration number inside, so that the next opening counts on.
-    pub iteration_max: u32,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Branch {
-    Open,
-    Arrived,
-    Failed,
-    /// Conditions led nowhere: nothing reached the Join.
-    Dry,
-}
-
-pub(super) struct Frame {
-    /// The Fanout's step run, and which branch of it; `None`: the root.
-    pub owner: Option<(RunIx, u32)>,
-    pub parent: FrameIx,
-    pub branch: Branch,
-    /// No more step runs are made here.
-    pub closed: bool,
-    /// Fanouts opened in this frame.
-    pub fanouts: Vec<RunIx>,
-    /// Iteration numbers of the steps in here start behind it.
-    pub iteration_base: u32,
-}
-
-/// Where a step stands in a frame: its newest step run, and whether that belongs to the present iteration.
-#[derive(Clone, Copy)]
-pub(super) struct Slot {
-    pub run: RunIx,
-    pub present: bool,
-}
 
 /// A planned compensation.
 pub(super) struct Entry {
@@ -204,14 +158,6 @@ pub struct Projection {
 impl Projection {
     /// A run of which nothing is known yet: Pending.
     pub fn new(tenant: &str, run_id: Uuid) -> Self {
-        let root = Frame {
-            owner: None,
-            parent: ROOT,
-            branch: Branch::Open,
-            closed: false,
-            fanouts: Vec::new(),
-            iteration_base: 0,
-        };
         Self {
             tenant: tenant.to_owned(),
             run_id,
@@ -219,7 +165,7 @@ impl Projection {
             header: Header::default(),
             runs: Vec::new(),
             by_id: HashMap::new(),
-            frames: vec![root],
+            frames: vec![Frame::root()],
             slots: HashMap::new(),
             active: BTreeSet::new(),
             counts: Counts::default(),
@@ -292,39 +238,6 @@ impl Projection {
             self.changed_runs.push(ix);
         }
         run
-    }
-
-    pub(super) fn frame(&self, ix: FrameIx) -> &Frame {
-        &self.frames[ix.0 as usize]
-    }
-
-    pub(super) fn frame_mut(&mut self, ix: FrameIx) -> &mut Frame {
-        &mut self.frames[ix.0 as usize]
-    }
-
-    /// The step run of the present iteration, if there is one already.
-    pub(super) fn present(&self, frame: FrameIx, step: StepIx) -> Option<RunIx> {
-        self.slots.get(&(frame, step)).filter(|slot| slot.present).map(|slot| slot.run)
-    }
-
-    pub(super) fn is_present(&self, ix: RunIx) -> bool {
-        let run = self.run(ix);
-        self.present(run.frame, run.step) == Some(ix)
-    }
-
-    pub(super) fn iteration(&self, frame: FrameIx, of_loop: u32) -> u32 {
-        self.iterations.get(&(frame, of_loop)).copied().unwrap_or(1)
-    }
-
-    /// Branch numbers from the outermost Fanout in.
-    pub(super) fn branch_path(&self, mut frame: FrameIx) -> Vec<u32> {
-        let mut path = Vec::new();
-        while let Some((_, branch)) = self.frame(frame).owner {
-            path.push(branch);
-            frame = self.frame(frame).parent;
-        }
-        path.reverse();
-        path
     }
 
     pub(super) fn next_completion(&mut self) -> u64 {
