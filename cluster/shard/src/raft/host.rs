@@ -32,8 +32,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
-/// Bytes of log entries that are kept in memory, all shards together.
-const LOG_CACHE_BYTES: u64 = 64 << 20;
+/// Bytes of log entries that are kept in memory, all shards together. Apply reads what was just appended, so the newest few
+/// are enough; what a slow reader wants beyond that comes from the file.
+const LOG_CACHE_BYTES: u64 = 8 << 20;
 
 pub struct HostInner {
     shards: Vec<Arc<ShardInner>>,
