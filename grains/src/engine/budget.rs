@@ -5,11 +5,11 @@
 //! entries and its events take. Not to the byte: the bound leaves a quarter of an entry for what is not counted. The count
 //! begins anew with each commit and with each moment, so a re-projection, which commits only once, counts the same.
 
-use super::state::{Projection, RunIx};
+use super::state::{Projection, RunIx, RunState};
 use super::turn::Turn;
 use crate::definition::{Step, StepKind};
 use grain_contract::Timestamp;
-use grain_contract::limits::{RUN_BYTES_MAX, TURN_BYTES_MAX};
+use grain_contract::limits::TURN_BYTES_MAX;
 use granary_proto::v1::Failure;
 
 /// A value above this may use three quarters of the bound only: what handles a failure is small and must still have room.
@@ -57,7 +57,7 @@ impl Turn<'_> {
     }
 
     /// Counts a value that is about to be made, or says why it must not be.
-    pub(super) fn afford(&mut self, ix: RunIx, bytes: usize, class: &str) -> Result<(), Failure> {
+    pub(super) fn afford(&mut self, ix: RunIx, bytes: usize) -> Result<(), Failure> {
         if self.affords(bytes) {
             self.spend(bytes);
             return Ok(());
@@ -67,7 +67,7 @@ impl Turn<'_> {
              but {bytes} more of step {} do not fit; map less into each step, or hand on references.",
             self.step_id(ix)
         );
-        Err(Failure { class: class.into(), message })
+        Err(Failure { class: "mapping".into(), message })
     }
 
     /// Before an order: what Run Control will keep of the input. A compensation always has room, since there is one at a
@@ -78,7 +78,7 @@ impl Turn<'_> {
             self.spend(kept);
             return Ok(());
         }
-        self.afford(ix, kept, "mapping")
+        self.afford(ix, kept)
     }
 
     /// Bytes of the input that are stored once more when it is ordered. The run's own is not, except where a human reads it
@@ -100,6 +100,10 @@ impl Turn<'_> {
     pub(super) fn has_bytes(&mut self, step: &Step) -> bool {
         let failure = |class: &str, message: String| Failure { class: class.into(), message };
         let bytes = STEP_RUN_BYTES + step.id.len() * NAMES_IN_EACH;
+        if self.p.state == RunState::Compensating {
+            self.spend(bytes); // One at a time, and what was done must be undone.
+            return true;
+        }
         if !self.affords(bytes) {
             let class = if step.loops.is_empty() { "fanout-limit" } else { "loop-bound" };
             let message = format!(
@@ -109,9 +113,10 @@ impl Turn<'_> {
             self.fail_run(&step.id, failure(class, message));
             return false;
         }
-        if self.p.payload_bytes > RUN_BYTES_MAX {
+        if self.p.payload_bytes > self.options.run_bytes_max {
             let message = format!(
-                "Expected the values of one run to have at most {RUN_BYTES_MAX} bytes in all, but they have more."
+                "Expected the values of one run to have at most {} bytes in all, but they have {}.",
+                self.options.run_bytes_max, self.p.payload_bytes
             );
             self.fail_run(&step.id, failure("infrastructure", message));
             return false;

@@ -31,7 +31,7 @@ impl Turn<'_> {
             });
         }
         let bytes = items.iter().flatten().map(|item| item.len()).sum();
-        self.afford(ix, bytes, "mapping")?;
+        self.afford(ix, bytes)?;
         self.set_output(ix, branches.to_string().into_bytes());
         let decided = self.decide_edges(ix, Ending::Succeeded)?;
         let completed_as = self.p.next_completion();

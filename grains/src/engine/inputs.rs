@@ -161,7 +161,7 @@ impl Turn<'_> {
         if self.p.run(ix).undoes.is_some() {
             self.spend(text.len());
         } else {
-            self.afford(ix, text.len(), "mapping")?;
+            self.afford(ix, text.len())?;
         }
         self.p.payload_bytes += text.len();
         self.p.run_mut(ix).input = Some(text);

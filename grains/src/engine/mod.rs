@@ -98,6 +98,8 @@ pub struct EngineOptions {
     pub children_by_event: bool,
     /// Step runs of one run, over all iterations and branches; the run fails beyond it.
     pub step_runs_max: usize,
+    /// Bytes of its values, which an activation holds in memory; the run fails beyond it.
+    pub run_bytes_max: usize,
 }
 
 impl Default for EngineOptions {
@@ -111,6 +113,7 @@ impl Default for EngineOptions {
             keep_fact_digests: true,
             children_by_event: false,
             step_runs_max: grain_contract::limits::STEP_RUNS_MAX,
+            run_bytes_max: grain_contract::limits::RUN_BYTES_MAX,
         }
     }
 }

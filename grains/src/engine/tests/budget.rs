@@ -164,3 +164,26 @@ fn a_replay_counts_what_the_turns_counted() {
     }
     assert_eq!(again.graph(Some(&run.plan), "", 0), run.graph());
 }
+
+/// What a run holds in memory has a bound too, which is told when the next step would be made.
+#[test]
+fn a_run_with_too_large_values_fails() {
+    let mut run = Run::of(
+        "
+workflow: hoarding
+version: '1'
+maxLoopIterations: 100
+steps:
+  - { id: a, kind: Tool, tool: echo, inputMapping: {} }
+  - { id: again, kind: Condition, expression: true }
+edges: [ { from: a, to: again }, { from: again, to: a, guard: 'true', isLoopBack: true } ]
+",
+    );
+    run.options.run_bytes_max = 10_000;
+    run.start("{}");
+    for round in 1..10 {
+        let name = if round == 1 { "a".to_owned() } else { format!("a#{round}") };
+        run.ok(&name, &text(1_000));
+    }
+    assert_eq!(run.ok("a#10", &text(1_000)), ["a#10 Succeeded", "end Failed again infrastructure"]);
+}
