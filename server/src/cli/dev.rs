@@ -3,6 +3,7 @@
 use super::{Common, Exit, Failure, signals};
 use granary::config::{self, Config, Source};
 use granary::node::Granary;
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -51,8 +52,13 @@ pub async fn run(_common: &Common, args: DevArgs) -> Result<Exit, Failure> {
         .await
         .map_err(|error| Failure::usage(format!("The silo on {} did not start: {error:#}", data.display())))?;
     if !args.quiet {
-        println!("granary dev: {} (gRPC and HTTP), data in {}", node.url(), data.display());
-        println!("try: granary run FILE --server {}   |   ctrl-C stops it", node.url());
+        // At once, and whether or not somebody reads it: a reader that has seen enough must not take the server down.
+        let told = format!(
+            "granary dev: {url} (gRPC and HTTP), data in {}\ntry: granary run FILE --server {url}   |   ctrl-C stops it\n",
+            data.display(),
+            url = node.url()
+        );
+        let _ = std::io::stdout().write_all(told.as_bytes());
     }
     stop.cancelled().await;
     node.shutdown().await.map_err(|error| Failure::no("internal", format!("{error:#}")))?;

@@ -240,6 +240,8 @@ impl Board {
 
 fn moved_at(step: &v1::StepRun) -> Option<i64> {
     match step.state.as_str() {
+        // `startedAt` is when the first attempt began; a later one moves when it was asked for.
+        "Running" if step.attempt > 1 => step.waiting.as_ref()?.since.as_ref().map(|at| at.millis()),
         "Running" => step.started_at.as_ref().map(|at| at.millis()),
         "WaitingForHuman" | "WaitingForTimer" => step.waiting.as_ref()?.since.as_ref().map(|at| at.millis()),
         _ => step.ended_at.as_ref().map(|at| at.millis()),
@@ -382,6 +384,14 @@ mod tests {
         ]);
         assert_eq!(shown(board.moves(&first, 9_000)), ["400 a Succeeded", "500 b Running"]);
         assert_eq!(shown(board.moves(&first, 9_000)), Vec::<String>::new());
+        let mut again = step("b", "Running", 1_500, 0);
+        again.attempt = 2;
+        again.waiting = Some(v1::Waiting { since: Timestamp::from_row(1_900), ..Default::default() });
+        assert_eq!(
+            shown(board.moves(&graph(vec![step("b", "WaitingForTimer", 1_500, 0)]), 2_600)),
+            ["1600 b WaitingForTimer"]
+        );
+        assert_eq!(shown(board.moves(&graph(vec![again]), 9_000)), ["900 b Running"]);
         let second = graph(vec![step("b", "Failed", 1_500, 2_000)]);
         assert_eq!(shown(board.moves(&second, 9_000)), ["1000 b Failed"]);
     }
