@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use cluster_tests::process::Server;
 use cluster_tests::{proof, worker::Echo};
 use granary_proto::v1::{self, run_control_client::RunControlClient, workflow_engine_client::WorkflowEngineClient};
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tokio_stream::StreamExt;

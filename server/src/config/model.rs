@@ -219,7 +219,7 @@ impl Config {
 
 impl Default for StoreConfig {
     fn default() -> Self {
-        Self { state: StateKind::Sled, data_dir: PathBuf::from("data"), cache_mebibytes: 32, segment_mebibytes: 64 }
+        Self { state: StateKind::Sled, data_dir: PathBuf::from("data"), cache_mebibytes: 16, segment_mebibytes: 64 }
     }
 }
 
