@@ -19,6 +19,8 @@ const DEADLINE: Duration = Duration::from_secs(300);
 const LINE: &str = r#"
 workflow: kill-line
 version: 1.0.0
+input: builtin:any
+output: builtin:any
 steps:
   - { id: a, kind: Tool, tool: echo, actionClass: read, failurePolicy: Fail }
   - { id: b, kind: Tool, tool: echo, actionClass: read, failurePolicy: Fail }
