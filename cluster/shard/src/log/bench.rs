@@ -22,7 +22,8 @@ pub struct Appender {
 
 impl Appender {
     pub fn open(folder: &Path, groups: u32) -> Result<Self, Error> {
-        let wal = Wal::open(folder, WalOptions { segment_bytes: 64 << 20, cache_bytes: 64 << 20, groups })?;
+        let wal =
+            Wal::open(folder, WalOptions { segment_bytes: 64 << 20, cache_bytes: 64 << 20, groups, begun: false })?;
         let groups = (0..groups).map(|group| Mutex::new((wal.group(group), 0))).collect();
         Ok(Self { wal, groups })
     }

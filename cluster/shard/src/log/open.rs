@@ -28,6 +28,7 @@ pub fn open(disk: Arc<dyn Disk>, mut options: WalOptions) -> Result<Opened, Erro
 
     let (mut used, empty) = read_all(&*disk, options.groups)?;
     let next_number = empty.last().or(used.last()).map_or(1, |scan| scan.number + 1);
+    check_begun(&*disk, options.begun, &used, &empty)?;
     check_newest(&used, &empty)?;
     let unwanted = drop_dead(&mut used)?;
     let Rebuilt { groups, written, entries } = rebuild(&used, options.groups)?;
@@ -99,6 +100,20 @@ fn read_all(disk: &dyn Disk, groups: u32) -> Result<(Vec<Scan>, Vec<Scan>), Erro
     let behind_newest = used.iter().rposition(|scan| !scan.is_empty()).map_or(0, |newest| newest + 1);
     let empty = used.split_off(behind_newest);
     Ok((used, empty))
+}
+
+/// An open that succeeded has written something, and the segment that is written never dies: only a loss leaves nothing.
+fn check_begun(disk: &dyn Disk, begun: bool, used: &[Scan], empty: &[Scan]) -> Result<(), Error> {
+    if !begun || !used.is_empty() {
+        return Ok(());
+    }
+    let what = format!(
+        "Expected the log that was written here, but found {} segments with something in them and {} without: the log is \
+         missing",
+        used.len(),
+        empty.len()
+    );
+    Err(Error::Damaged { file: disk.label(""), offset: 0, what })
 }
 
 /// Segments are begun in the order of their numbers, so an empty one stands next to the newest or further ones.

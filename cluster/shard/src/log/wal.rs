@@ -28,6 +28,8 @@ pub struct WalOptions {
     pub cache_bytes: u64,
     /// Groups are numbered from 0 to `groups - 1`.
     pub groups: u32,
+    /// A log was written here before: a folder in which nothing is written has lost it and is refused.
+    pub begun: bool,
 }
 
 /// How far a group's written-behind state is on disk: openraft replays from behind it after an unclean stop.

@@ -1,4 +1,8 @@
-//! The data folder: one process at a time, one shape for ever, a format that only grows.
+//! The data folder: one process at a time, one shape for ever, a format that only grows, and a log that is not forgotten.
+//!
+//! A folder is made in this order: the stamp, the log, the stamp once more, now saying that the log was begun, then the
+//! state store. So a process may die anywhere on the way and the next one goes on; but from the second stamp on, a folder
+//! without a log has lost it, and a node that began anew there would have forgotten its votes and everything it promised.
 
 use super::snapshot::sync_dir;
 use crate::Error;
@@ -16,6 +20,7 @@ const MAGIC: &[u8; 8] = b"GRANFLD1";
 /// Holds the lock until it is dropped.
 pub struct Folder {
     dir: PathBuf,
+    stamp: FolderStamp,
     _lock: File,
 }
 
@@ -30,9 +35,27 @@ impl Folder {
             Err(TryLockError::WouldBlock) => return Err(Error::FolderInUse { folder: dir.display().to_string() }),
             Err(TryLockError::Error(error)) => return Err(io(&path, error)),
         }
-        let folder = Self { dir, _lock: lock };
-        folder.check(options)?;
+        let stamp = stamp(&dir, options)?;
+        let folder = Self { dir, stamp, _lock: lock };
+        if folder.log_begun() && !folder.log().exists() {
+            return Err(damaged(&folder.log(), "the folder of the log is missing"));
+        }
         Ok(folder)
+    }
+
+    /// Whether there was a log in it: the stamp says so, or what is only made after the log. (Stamps written before they
+    /// said it are believed by the latter.)
+    pub fn log_begun(&self) -> bool {
+        self.stamp.log_begun || self.state().exists() || holds_snapshots(&self.snapshots())
+    }
+
+    /// To be called when the log is durable and before anything is made from it.
+    pub fn say_log_begun(&mut self) -> Result<(), Error> {
+        if !self.stamp.log_begun {
+            self.stamp.log_begun = true;
+            write(&self.dir, &stamp_path(&self.dir), &self.stamp)?;
+        }
+        Ok(())
     }
 
     pub fn log(&self) -> PathBuf {
@@ -46,28 +69,44 @@ impl Folder {
     pub fn snapshots(&self) -> PathBuf {
         self.dir.join("snapshots")
     }
+}
 
-    fn check(&self, options: &HostOptions) -> Result<(), Error> {
-        let path = self.dir.join("folder");
-        let wanted = FolderStamp {
-            format: FORMAT,
-            cluster_id: uuid::Uuid::new_v4().to_string(),
-            shards: options.shards,
-            node_id: options.node_id,
-            state_backend: backend(options.state).to_string(),
-        };
-        match std::fs::read(&path) {
-            Ok(bytes) => fits(&read(&path, &bytes)?, &wanted),
-            // Without a stamp but with data it is not a new folder.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !self.log().exists() => {
-                write(&self.dir, &path, &wanted)
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Err(damaged(&path, "the stamp of the data folder is missing"))
-            }
-            Err(error) => Err(io(&path, error)),
+/// The stamp that is there, or a first one.
+fn stamp(dir: &Path, options: &HostOptions) -> Result<FolderStamp, Error> {
+    let path = stamp_path(dir);
+    let wanted = FolderStamp {
+        format: FORMAT,
+        cluster_id: uuid::Uuid::new_v4().to_string(),
+        shards: options.shards,
+        node_id: options.node_id,
+        state_backend: backend(options.state).to_string(),
+        log_begun: false,
+    };
+    match std::fs::read(&path) {
+        Ok(bytes) => {
+            let found = read(&path, &bytes)?;
+            fits(&found, &wanted)?;
+            Ok(found)
         }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            // Without a stamp but with data it is not a new folder.
+            if ["log", "state", "snapshots"].iter().any(|name| dir.join(name).exists()) {
+                return Err(damaged(&path, "the stamp of the data folder is missing"));
+            }
+            write(dir, &path, &wanted)?;
+            Ok(wanted)
+        }
+        Err(error) => Err(io(&path, error)),
     }
+}
+
+fn stamp_path(dir: &Path) -> PathBuf {
+    dir.join("folder")
+}
+
+fn holds_snapshots(dir: &Path) -> bool {
+    let is_one = |entry: &std::fs::DirEntry| entry.path().extension().is_some_and(|extension| extension == "snap");
+    std::fs::read_dir(dir).is_ok_and(|entries| entries.flatten().any(|entry| is_one(&entry)))
 }
 
 fn backend(backend: StateBackend) -> &'static str {
@@ -126,7 +165,14 @@ mod tests {
     use super::*;
 
     fn stamp() -> FolderStamp {
-        FolderStamp { format: FORMAT, cluster_id: String::new(), shards: 8, node_id: 1, state_backend: "sled".into() }
+        FolderStamp {
+            format: FORMAT,
+            cluster_id: String::new(),
+            shards: 8,
+            node_id: 1,
+            state_backend: "sled".into(),
+            log_begun: true,
+        }
     }
 
     #[test]
@@ -148,5 +194,21 @@ mod tests {
     fn a_newer_format_is_refused() {
         let newer = FolderStamp { format: FORMAT + 1, ..stamp() };
         assert!(matches!(fits(&newer, &stamp()), Err(Error::NewerFormat { known: FORMAT, found: 2 })));
+    }
+
+    /// The process may die after the first stamp, and after the log but before the second stamp.
+    #[test]
+    fn an_unfinished_new_folder_is_gone_on_with_and_a_lost_log_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = HostOptions::new(dir.path(), 8);
+        let opened = || Folder::open(&options);
+        assert!(!opened().unwrap().log_begun());
+        assert!(!opened().unwrap().log_begun(), "died before the log");
+        std::fs::create_dir(opened().unwrap().log()).unwrap();
+        assert!(!opened().unwrap().log_begun(), "died before the second stamp");
+        opened().unwrap().say_log_begun().unwrap();
+        assert!(opened().unwrap().log_begun());
+        std::fs::remove_dir(dir.path().join("log")).unwrap();
+        assert!(matches!(opened(), Err(Error::Damaged { file, .. }) if file.ends_with("log")));
     }
 }

@@ -220,11 +220,16 @@ impl Drop for HostInner {
 
 impl Ground {
     fn open(options: &HostOptions, stop: Stop) -> Result<Self, Error> {
-        let folder = Folder::open(options)?;
-        SnapshotFolder::prepare(&folder.snapshots())?;
-        let wal =
-            WalOptions { segment_bytes: options.segment_bytes, cache_bytes: LOG_CACHE_BYTES, groups: options.shards };
+        let mut folder = Folder::open(options)?;
+        let wal = WalOptions {
+            segment_bytes: options.segment_bytes,
+            cache_bytes: LOG_CACHE_BYTES,
+            groups: options.shards,
+            begun: folder.log_begun(),
+        };
         let wal = Wal::open(&folder.log(), wal)?;
+        folder.say_log_begun()?;
+        SnapshotFolder::prepare(&folder.snapshots())?;
         let counters = Arc::new(Counters::default());
         let opened = guard::open(&folder.state(), options.state, options.cache_bytes, wal.unclean())?;
         let set_aside = opened.set_aside.is_some();

@@ -16,7 +16,7 @@ pub const GROUPS: u32 = 3;
 
 /// Small files and no cache, so that rolling, recycling and reading back happen all the time.
 pub fn options() -> WalOptions {
-    WalOptions { segment_bytes: 8 << 10, cache_bytes: 0, groups: GROUPS }
+    WalOptions { segment_bytes: 8 << 10, cache_bytes: 0, groups: GROUPS, begun: false }
 }
 
 pub fn open(disk: &(impl Disk + Clone + 'static)) -> Arc<Wal> {

@@ -15,7 +15,8 @@ const ROUND: &str = "GRANARY_LOG_KILL_ROUND";
 const ROUNDS: u64 = 10;
 
 fn open(folder: &Path) -> Arc<Wal> {
-    Wal::open(folder, WalOptions { segment_bytes: 64 << 10, cache_bytes: 16 << 10, groups: GROUPS }).unwrap()
+    Wal::open(folder, WalOptions { segment_bytes: 64 << 10, cache_bytes: 16 << 10, groups: GROUPS, begun: false })
+        .unwrap()
 }
 
 /// Not a test by itself: what the killed process does. Without the folder in its environment it does nothing.

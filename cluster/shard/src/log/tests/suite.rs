@@ -74,7 +74,7 @@ struct Builder;
 impl StoreBuilder<TypeConfig, GroupLog, Machine, (Arc<Wal>, tempfile::TempDir)> for Builder {
     async fn build(&self) -> Result<((Arc<Wal>, tempfile::TempDir), GroupLog, Machine), StorageError<TypeConfig>> {
         let folder = tempfile::tempdir().unwrap();
-        let options = WalOptions { segment_bytes: 16 << 10, cache_bytes: 0, groups: GROUPS };
+        let options = WalOptions { segment_bytes: 16 << 10, cache_bytes: 0, groups: GROUPS, begun: false };
         let wal = Wal::open(folder.path(), options).unwrap();
         let log = wal.group(1);
         Ok(((wal, folder), log, Machine::default()))

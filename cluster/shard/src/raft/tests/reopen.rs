@@ -64,3 +64,42 @@ async fn a_folder_of_another_shape_is_refused() {
     let other = options(dir.path(), StateBackend::Fjall);
     assert!(matches!(Host::open(other).await, Err(Error::WrongFolder { .. })));
 }
+
+/// [FR-083] A node that began anew beside its own state would have forgotten its votes and what it acknowledged, and would
+/// empty the state after it.
+#[tokio::test]
+async fn a_folder_that_lost_its_log_is_refused_and_left_as_it_is() {
+    for state in BACKENDS {
+        let dir = tempfile::tempdir().unwrap();
+        let (host, owner) = open(dir.path(), state).await;
+        work(&owner, 1, 20).await;
+        let before = picture(&owner.shard).unwrap();
+        host.close().await.unwrap();
+        drop((host, owner));
+        let (log, kept) = (dir.path().join("log"), dir.path().join("kept"));
+        std::fs::rename(&log, &kept).unwrap();
+        for made in ["no folder", "an empty folder", "only segments that hold nothing"] {
+            match made {
+                "an empty folder" => std::fs::create_dir_all(&log).unwrap(),
+                "only segments that hold nothing" => {
+                    let mut all: Vec<_> = std::fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap()).collect();
+                    all.sort_by_key(|entry| entry.file_name());
+                    let last = all.last().unwrap();
+                    std::fs::copy(last.path(), log.join(last.file_name())).unwrap();
+                }
+                _ => {}
+            }
+            let Err(error) = Host::open(options(dir.path(), state)).await.map(|_| ()) else {
+                panic!("{state:?}: {made} was taken for a log");
+            };
+            assert!(matches!(&error, Error::Damaged { file, .. } if file.contains("log")), "{made}: {error}");
+            assert!(error.to_string().contains("missing"), "{made}: {error}");
+        }
+        std::fs::remove_dir_all(&log).unwrap();
+        std::fs::rename(&kept, &log).unwrap();
+        let (host, owner) = open(dir.path(), state).await;
+        assert_eq!(picture(&owner.shard).unwrap(), before, "{state:?}");
+        assert_eq!(host.rebuilds(), 0, "{state:?}");
+        host.close().await.unwrap();
+    }
+}

@@ -24,7 +24,7 @@ type Guard = (Writer, Arc<Wal>, tempfile::TempDir);
 impl StoreBuilder<TypeConfig, GroupLog, Machine, Guard> for Builder {
     async fn build(&self) -> Result<(Guard, GroupLog, Machine), StorageError<TypeConfig>> {
         let dir = tempfile::tempdir().unwrap();
-        let options = WalOptions { segment_bytes: 64 << 10, cache_bytes: 1 << 20, groups: 1 };
+        let options = WalOptions { segment_bytes: 64 << 10, cache_bytes: 1 << 20, groups: 1, begun: false };
         let wal = Wal::open(&dir.path().join("log"), options).unwrap();
         let store = Arc::new(MemoryStore::default());
         let (bell, stop) = (Bell::new(), Stop::default());
