@@ -212,6 +212,10 @@ impl Wal {
 
     fn end(&self) {
         self.shared.queue.close();
+        if self.stopped().is_some() {
+            // Nothing will be written any more, so the committer needs no segment to be filled for it.
+            self.supply.close();
+        }
         let mut threads = self.threads.lock();
         // Both catch their own panics. The committer may wait for the helper, so the helper goes last.
         if let Some(committer) = threads.committer.take() {

@@ -175,35 +175,46 @@ impl HostInner {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        for shard in &self.shards {
-            // openraft gives no reason when its task has panicked; there is nothing to add here.
-            shard.raft.shutdown().await.ok();
+        if let Some(why) = self.wal.stopped() {
+            self.stop.because(why);
         }
         let tasks = std::mem::take(&mut *self.tasks.lock());
-        for task in tasks {
-            task.abort();
-            task.await.ok();
+        tasks.iter().for_each(JoinHandle::abort);
+        let patience = self.stop.patience();
+        if tokio::time::timeout(patience, self.end_raft(tasks)).await.is_err() {
+            self.stop.because(format!("a shard did not end within {patience:?}"));
         }
-        // A snapshot in progress runs outside of Raft's tasks; the next host on this folder must not meet it.
-        futures::future::join_all(self.shards.iter().map(|shard| shard.overlay.settle())).await;
-        let flushed = if in_order { self.writer.flush().await } else { Ok(()) };
+        // After a stop there is no checkpoint to take: whoever waits for it waits for a disk that has said no.
+        let flushed = if in_order && self.stop.why().is_none() { self.writer.flush().await } else { Ok(()) };
         let (writer, store, wal) = (self.writer.clone(), self.store.clone(), self.wal.clone());
-        let folder = self.folder.lock().take();
-        let stopped = self.stopped();
+        let (folder, stop) = (self.folder.lock().take(), self.stop.clone());
         blocking(move || {
             writer.end();
-            store.close();
+            let let_go = store.close();
             // A clean end is claimed only if the store stands where its checkpoints say.
-            let closed = if in_order && flushed.is_ok() && stopped.is_none() {
+            let in_order = in_order && flushed.is_ok() && let_go.is_ok() && stop.why().is_none();
+            let closed = if in_order {
                 wal.close()
             } else {
                 wal.abandon();
                 Ok(())
             };
             drop(folder);
-            flushed.and(closed)
+            stop.check().and(flushed).and(let_go).and(closed)
         })
         .await
+    }
+
+    async fn end_raft(&self, tasks: Vec<JoinHandle<()>>) {
+        for shard in &self.shards {
+            // openraft gives no reason when its task has panicked; there is nothing to add here.
+            shard.raft.shutdown().await.ok();
+        }
+        for task in tasks {
+            task.await.ok();
+        }
+        // A snapshot in progress runs outside of Raft's tasks; the next host on this folder must not meet it.
+        futures::future::join_all(self.shards.iter().map(|shard| shard.overlay.settle())).await;
     }
 }
 
@@ -214,7 +225,7 @@ impl Drop for HostInner {
         }
         // Raft's own tasks end a little later and still hold the store; the next open in this process must find it free.
         self.writer.end();
-        self.store.close();
+        self.store.close().ok();
     }
 }
 

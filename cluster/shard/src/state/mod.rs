@@ -21,6 +21,8 @@ pub mod value;
 pub mod writer;
 
 #[cfg(test)]
+mod closable_tests;
+#[cfg(test)]
 mod conformance;
 #[cfg(test)]
 mod overlay_tests;

@@ -27,6 +27,8 @@ pub struct Bell(Arc<Shared>);
 struct Shared {
     asked: Mutex<Asked>,
     ring: Condvar,
+    /// Told when the thread is about to end.
+    ended: Condvar,
     /// The newest request for a round that a whole round has followed; `u64::MAX` when there will be none any more.
     done: watch::Sender<u64>,
 }
@@ -36,11 +38,17 @@ struct Asked {
     wake: bool,
     round: u64,
     end: bool,
+    ended: bool,
 }
 
 impl Bell {
     pub fn new() -> Self {
-        Self(Arc::new(Shared { asked: Mutex::default(), ring: Condvar::new(), done: watch::channel(0).0 }))
+        Self(Arc::new(Shared {
+            asked: Mutex::default(),
+            ring: Condvar::new(),
+            ended: Condvar::new(),
+            done: watch::channel(0).0,
+        }))
     }
 
     pub fn ring(&self) {
@@ -87,15 +95,27 @@ impl Writer {
             asked.round
         };
         // The sender lives in the bell, which we hold.
-        done.wait_for(|done| *done >= ticket).await.ok();
+        let patience = self.stop.patience();
+        if tokio::time::timeout(patience, done.wait_for(|done| *done >= ticket)).await.is_err() {
+            self.stop.because(format!("the state store took no checkpoint within {patience:?}"));
+        }
         self.stop.check()
     }
 
-    /// Ends the thread after the round it is in. Blocks for that long.
+    /// Ends the thread after the round it is in. Blocks for that long, but not for ever: a round may hang in the store.
     pub fn end(&self) {
-        self.bell.0.asked.lock().end = true;
-        self.bell.0.ring.notify_one();
-        if let Some(thread) = self.thread.lock().take()
+        let patience = self.stop.patience();
+        let ended = {
+            let mut asked = self.bell.0.asked.lock();
+            asked.end = true;
+            self.bell.0.ring.notify_one();
+            let until = std::time::Instant::now() + patience;
+            while !asked.ended && !self.bell.0.ended.wait_until(&mut asked, until).timed_out() {}
+            asked.ended
+        };
+        if !ended {
+            self.stop.because(format!("the state writer did not end within {patience:?}"));
+        } else if let Some(thread) = self.thread.lock().take()
             && thread.join().is_err()
         {
             self.stop.because("the state writer panicked");
@@ -145,6 +165,8 @@ impl Work {
         }
         shared.done.send_replace(u64::MAX);
         self.overlays.iter().for_each(|overlay| overlay.give_up());
+        shared.asked.lock().ended = true;
+        shared.ended.notify_all();
     }
 
     fn rounds(&self) -> Result<(), Error> {

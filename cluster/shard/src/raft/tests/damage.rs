@@ -118,6 +118,30 @@ async fn a_torn_store_is_made_again() {
     }
 }
 
+/// [FR-083] One flipped byte, which sled often meets only at a read, and then panics: the read says damage, the node stops,
+/// closes in time, and the next start has everything.
+#[tokio::test]
+async fn one_flipped_byte_is_met_at_a_read_or_never_and_outlives_no_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let origin = dir.path().join("origin");
+    let (host, owner) = open_eager(&origin, StateBackend::Sled).await;
+    work_until_purged(&owner, 1, None).await;
+    let before = picture(&owner.shard).unwrap();
+    host.close().await.unwrap();
+    let written = fs::read(origin.join("state/db")).unwrap();
+    let end = written.iter().rposition(|byte| *byte != 0).unwrap();
+    for part in 0..24 {
+        let copied = dir.path().join(format!("copy-{part}"));
+        copy(&origin, &copied);
+        let mut bytes = written.clone();
+        bytes[end * (2 * part + 1) / 48] ^= 0x10;
+        fs::write(copied.join("state/db"), bytes).unwrap();
+        let (after, _) = settled(&copied, StateBackend::Sled).await;
+        assert!(after == before, "part {part}");
+        fs::remove_dir_all(&copied).unwrap();
+    }
+}
+
 /// [FR-083] A damaged snapshot beside a whole store is made again from the store; without the store it is named.
 #[tokio::test]
 async fn a_damaged_snapshot_heals_from_the_store_or_is_named() {

@@ -49,7 +49,8 @@ async fn a_full_disk_loses_nothing_acknowledged() {
         let again = owner.commit("k", acknowledged, Turn::default()).await;
         assert!(matches!(again, Err(Error::Storage(_) | Error::NotLeader { .. })), "{again:?}");
         assert!(host.stopped().is_some());
-        host.close().await.ok();
+        let closed = tokio::time::timeout(Duration::from_secs(10), host.close()).await.expect("the close is bounded");
+        assert!(matches!(closed, Err(Error::Storage(_))), "it says why it was not in order: {closed:?}");
         drop((host, owner));
 
         std::fs::remove_file(dir.path().join("ballast")).unwrap();
