@@ -3,6 +3,9 @@
 //!
 //! Both are paced by a bounded number at once, stand in the same queues as calls, and leave behind no activation that has
 //! nothing to do (a turn of a freshly loaded grain without open work drops it again).
+//!
+//! A store that cannot be read for a while delays the wakes and loses none: the list is asked for until it comes, and a grain
+//! that could not be woken is tried again until it is (FR-038).
 
 use crate::hub::Hub;
 use crate::outbox::until_answered;
@@ -14,14 +17,18 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream;
 use grain_contract::{GrainId, IndexEntry};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
 const PAGE: usize = 256;
 const WAKES_AT_ONCE: usize = 64;
 const SWEEPS_AT_ONCE: usize = 8;
+/// Tries at a grain before the others get its place; it is tried again after them.
 const WAKE_TRIES_MAX: u32 = 20;
 const WAKE_AGAIN: Duration = Duration::from_millis(100);
+/// Grains remembered to be tried again, a shard; the sweep looks after those beyond it.
+const MISSED_MAX: usize = 10_000;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Visit {
@@ -32,7 +39,7 @@ enum Visit {
 /// Ends only by being stopped.
 pub(crate) async fn run(hub: Arc<Hub>, room: Arc<Room>) {
     room.waker_pulse.beat();
-    go_through(&hub, &room, Visit::Wake).await;
+    let mut missed = go_through(&hub, &room, Visit::Wake).await;
     let mut next_sweep = hub.clock.monotonic_ms().saturating_add(millis(hub.options.sweep_every));
     loop {
         room.waker_pulse.beat();
@@ -44,8 +51,8 @@ pub(crate) async fn run(hub: Arc<Hub>, room: Arc<Room>) {
         }
         tokio::select! {
             () = hub.clock.sleep(wait) => {}
-            () = tokio::time::sleep(BEAT_EVERY) => {}
-            () = room.rewake.notified() => go_through(&hub, &room, Visit::Wake).await,
+            () = tokio::time::sleep(BEAT_EVERY) => missed = wake_again(&hub, &room, missed).await,
+            () = room.rewake.notified() => missed = go_through(&hub, &room, Visit::Wake).await,
         }
     }
 }
@@ -54,7 +61,9 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-async fn go_through(hub: &Arc<Hub>, room: &Arc<Room>, visit: Visit) {
+/// Gives back those that could not be woken.
+async fn go_through(hub: &Arc<Hub>, room: &Arc<Room>, visit: Visit) -> Vec<GrainId> {
+    let missed = Mutex::new(Vec::new());
     let mut after: Option<IndexEntry> = None;
     loop {
         room.waker_pulse.beat();
@@ -62,29 +71,64 @@ async fn go_through(hub: &Arc<Hub>, room: &Arc<Room>, visit: Visit) {
             Ok(page) => page,
             Err(error) => {
                 tracing::warn!(shard = room.id.0, %error, "the open grains cannot be listed now");
-                return;
+                if visit == Visit::Sweep {
+                    break;
+                }
+                tokio::time::sleep(WAKE_AGAIN).await;
+                continue;
             }
         };
         let at_once = if visit == Visit::Wake { WAKES_AT_ONCE } else { SWEEPS_AT_ONCE };
         after = page.last().cloned();
         let full = page.len() >= PAGE;
+        let missed = &missed;
         stream::iter(page)
             .for_each_concurrent(at_once, |entry| async move {
                 match visit {
-                    Visit::Wake => wake(hub, room, &entry.grain).await,
+                    Visit::Wake => {
+                        if !wake(hub, room, &entry.grain, WAKE_TRIES_MAX).await {
+                            remember(missed, entry.grain);
+                        }
+                    }
                     Visit::Sweep => sweep(hub, room, &entry.grain).await,
                 }
                 room.waker_pulse.beat();
             })
             .await;
         if !full {
-            return;
+            break;
         }
+    }
+    missed.into_inner()
+}
+
+/// One try at each of those that were missed; gives back those that are missed again.
+async fn wake_again(hub: &Arc<Hub>, room: &Arc<Room>, grains: Vec<GrainId>) -> Vec<GrainId> {
+    let missed = Mutex::new(Vec::new());
+    let missed_again = &missed;
+    stream::iter(grains)
+        .for_each_concurrent(WAKES_AT_ONCE, |grain| async move {
+            if !wake(hub, room, &grain, 1).await {
+                remember(missed_again, grain);
+            }
+            room.waker_pulse.beat();
+        })
+        .await;
+    missed.into_inner()
+}
+
+fn remember(missed: &Mutex<Vec<GrainId>>, grain: GrainId) {
+    let mut missed = missed.lock();
+    if missed.len() < MISSED_MAX {
+        missed.push(grain);
+    } else {
+        tracing::warn!(%grain, "too many grains could not be woken; the sweep will look after this one");
     }
 }
 
-async fn wake(hub: &Arc<Hub>, room: &Arc<Room>, grain: &GrainId) {
-    for _ in 0..WAKE_TRIES_MAX {
+/// False if it is to be tried again.
+async fn wake(hub: &Arc<Hub>, room: &Arc<Room>, grain: &GrainId, tries: u32) -> bool {
+    for _ in 0..tries {
         let deadline = tokio::time::Instant::now() + INNER_CALL;
         let told = tokio::spawn({
             let (hub, grain) = (hub.clone(), grain.clone());
@@ -97,12 +141,13 @@ async fn wake(hub: &Arc<Hub>, room: &Arc<Room>, grain: &GrainId) {
             }
             Ok(Err(rejection)) => {
                 tracing::warn!(%grain, %rejection, "a grain could not be woken after the takeover");
-                return;
+                return true;
             }
-            _ => return,
+            _ => return true,
         }
     }
-    tracing::warn!(%grain, "a grain was too busy to be woken; the sweep will look after it");
+    tracing::debug!(%grain, "a grain could not be woken yet; again later");
+    false
 }
 
 async fn sweep(hub: &Arc<Hub>, room: &Arc<Room>, grain: &GrainId) {

@@ -59,6 +59,10 @@ pub(crate) struct MemoryStore {
     pub(crate) loads: Mutex<HashMap<GrainId, usize>>,
     pub(crate) reminder_scans: AtomicUsize,
     pub(crate) panic_in_scan: AtomicBool,
+    /// So many of the next lists of an index fail.
+    pub(crate) failing_lists: AtomicUsize,
+    /// So many of the next loads of a grain fail.
+    pub(crate) failing_loads: AtomicUsize,
     pub(crate) housekeepings: AtomicUsize,
 }
 
@@ -76,6 +80,8 @@ impl MemoryStore {
             loads: Mutex::default(),
             reminder_scans: AtomicUsize::new(0),
             panic_in_scan: AtomicBool::new(false),
+            failing_lists: AtomicUsize::new(0),
+            failing_loads: AtomicUsize::new(0),
             housekeepings: AtomicUsize::new(0),
         };
         store.elect();
@@ -196,6 +202,13 @@ impl MemoryStore {
     }
 }
 
+fn fail_if_told(left: &AtomicUsize) -> Result<(), Error> {
+    match left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
+        Ok(_) => Err(Error::Storage("told to, not to be read now".to_owned())),
+        Err(_) => Ok(()),
+    }
+}
+
 impl Store for MemoryStore {
     fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leadership.subscribe()
@@ -247,6 +260,7 @@ impl Store for MemoryStore {
     }
 
     fn grain(&self, id: &GrainId) -> Result<GrainRows, Error> {
+        fail_if_told(&self.failing_loads)?;
         *self.loads.lock().entry(id.clone()).or_default() += 1;
         let state = self.state.lock();
         let Some(stored) = state.grains.get(id) else { return Ok(GrainRows::default()) };
@@ -284,6 +298,7 @@ impl Store for MemoryStore {
     }
 
     fn index_all(&self, index: &str, after: Option<&IndexEntry>, limit: usize) -> Result<Vec<IndexEntry>, Error> {
+        fail_if_told(&self.failing_lists)?;
         let state = self.state.lock();
         let after = after.map(|entry| {
             let tenant = entry.grain.tenant.as_str().to_owned();

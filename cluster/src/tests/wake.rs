@@ -2,6 +2,8 @@
 
 use crate::ToWorker;
 use crate::testing::{Cluster, next, settle, toy, until};
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -23,6 +25,30 @@ async fn waiting_work_is_offered_again_after_a_restart() {
     }
     got.sort_unstable();
     assert_eq!(got, (0..100).collect::<Vec<_>>());
+}
+
+/// [FR-038] The store cannot be read while a shard's open grains are woken, for longer than one grain is waited for: none of
+/// them is forgotten.
+#[tokio::test]
+async fn grains_that_could_not_be_read_are_woken_when_the_store_is_back() {
+    let mut cluster = Cluster::start(1);
+    for n in 0..200u128 {
+        cluster.work("acme", &n.to_string(), Uuid::from_u128(n), "q").await;
+    }
+    // The list fails, then every try at the first 64 grains, then some of the next.
+    cluster.stores[0].failing_lists.store(3, SeqCst);
+    cluster.stores[0].failing_loads.store(64 * 20 + 30, SeqCst);
+    cluster.restart(Duration::from_secs(1));
+    let mut worker = cluster.worker("w", 200, Vec::new()).await;
+    let mut got = BTreeSet::new();
+    while got.len() < 200 {
+        match next("an assignment", worker.recv()).await {
+            Some(ToWorker::Assign { item, .. }) => assert!(got.insert(item.attempt), "each once"),
+            other => panic!("{other:?}"),
+        }
+    }
+    let left = (cluster.stores[0].failing_lists.load(SeqCst), cluster.stores[0].failing_loads.load(SeqCst));
+    assert_eq!(left, (0, 0), "every fault was met");
 }
 
 /// [K4] Those with nothing to do are not kept in memory by being woken or swept.
