@@ -75,7 +75,7 @@ impl Node {
     }
 }
 
-/// [K3, K4, K5, V2, R15] Sums, reminders, calls between grains, events and waiting work outlive a stop, on each backend.
+/// [K3] [K4] [K5] [V2] [R15] Sums, reminders, calls between grains, events and waiting work outlive a stop, on each backend.
 async fn everything_outlives_a_stop(state: StateBackend) {
     let folder = tempfile::tempdir().expect("a folder");
     let node = Node::start(folder.path(), state, START).await;
@@ -124,6 +124,31 @@ async fn everything_outlives_a_stop(state: StateBackend) {
     sorted.sort();
     assert_eq!(listed, sorted);
     node.clock.advance(Duration::from_secs(1));
+    node.stop().await;
+}
+
+/// [FR-095] Reminders far in the future that were cleared leave no row, before and after a start on the same folder.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cleared_reminders_of_next_year_leave_no_row() {
+    const YEAR_MS: i64 = 365 * 86_400_000;
+    let rows = |node: &Node| -> usize {
+        let count = |n| {
+            let shard = node.host.shard(shard::ShardId(n)).expect("a shard");
+            shard.reminders(Timestamp(START + 2 * YEAR_MS), None, 1_000).expect("rows").len()
+        };
+        (0..node.host.shards()).map(count).sum()
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = Node::start(folder.path(), StateBackend::Sled, START).await;
+    let keys: Vec<String> = (0..200).map(|n| n.to_string()).collect();
+    let body = format!("deadline:{}", START + YEAR_MS);
+    join_all(keys.iter().map(|key| node.call(key, toy::REMIND, body.as_bytes()))).await;
+    assert_eq!(rows(&node), keys.len());
+    join_all(keys.iter().map(|key| node.call(key, toy::CLEAR, b"deadline"))).await;
+    assert_eq!(rows(&node), 0);
+    node.stop().await;
+    let node = Node::start(folder.path(), StateBackend::Sled, START + 60_000).await;
+    assert_eq!(rows(&node), 0);
     node.stop().await;
 }
 

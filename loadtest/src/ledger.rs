@@ -200,6 +200,7 @@ impl Books {
 mod tests {
     use super::*;
 
+    /// [L3] No coordinated omission: what a late sender costs is in the latency.
     #[test]
     fn latency_counts_from_the_intended_start() {
         let ledger = Ledger::new();
@@ -212,6 +213,7 @@ mod tests {
         assert!((249_000..=251_000).contains(&summary.latency.max()), "{}", summary.latency.max());
     }
 
+    /// [L3] Every started run ended exactly once: a second end is seen, and an event that came twice is no second end.
     #[test]
     fn a_redelivered_end_is_told_from_a_second_end() {
         let ledger = Ledger::new();

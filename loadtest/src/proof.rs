@@ -132,6 +132,7 @@ mod tests {
         assert_eq!(check(&journal_of(&GOOD), &["s1".to_owned()]), Vec::<String>::new());
     }
 
+    /// [L3] The proof after the run finds each way a journal can be wrong.
     #[test]
     fn every_fault_is_found() {
         let steps = ["s1".to_owned()];

@@ -318,7 +318,7 @@ impl Dev {
     }
 }
 
-/// [C2, P6] Load, start, list, show, decide, journal, events against a server, with a worker process; both end in order when asked.
+/// [K1] [C2, P6] Load, start, list, show, decide, journal, events against a server, with a worker process; both end in order when asked.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_is_driven_from_the_command_line() {
     let place = Place::new("true", true);

@@ -103,6 +103,33 @@ async fn a_panic_in_a_turn_changes_nothing_and_ends_nothing() {
     assert_eq!(cluster.sum("r").await, 10);
 }
 
+/// [FR-130] Ten panics in the turns of a grain with a reminder: each caller is told, memory is read again each time, and the
+/// reminder is still one.
+#[tokio::test]
+async fn panics_do_not_multiply_a_reminder() {
+    let cluster = Cluster::start(1);
+    cluster.add("r", 10).await.expect("added");
+    let due = crate::testing::START + 5_000;
+    cluster.call("r", toy::REMIND, format!("tick:{due}").as_bytes()).await.expect("set");
+    until("armed", || cluster.silo.metrics().reminders_armed == 1).await;
+    let loads = || cluster.stores[0].loads.lock().get(&toy::id("acme", "r")).copied().unwrap_or(0);
+    for n in 1..=10 {
+        let answer = next("an answer", cluster.call("r", toy::PANIC, b"")).await;
+        assert_eq!(answer.map_err(|r| r.code), Err(Code::Internal));
+        assert_eq!((cluster.sum("r").await, loads()), (10, n + 1), "dropped, and read again");
+    }
+    let metrics = cluster.silo.metrics();
+    assert_eq!((metrics.reminders_armed, metrics.activations), (1, 1));
+    cluster.clock.advance(Duration::from_secs(5));
+    assert_eq!(cluster.until_told("r", 1).await, [format!("reminder tick due {due} late 0")]);
+    for _ in 0..3 {
+        cluster.clock.advance(Duration::from_secs(60));
+        settle().await;
+    }
+    assert_eq!((cluster.told("r").await.len(), cluster.silo.metrics().reminders_fired), (1, 1));
+    assert_eq!(cluster.stores[0].reminder_rows(), 0);
+}
+
 #[tokio::test]
 async fn rows_that_cannot_be_read_set_one_grain_aside() {
     let cluster = Cluster::start(1);

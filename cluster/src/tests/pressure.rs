@@ -1,8 +1,11 @@
 //! Every queue is bounded, overload is an answer, and it ends when the load does.
 
 use crate::testing::{Cluster, next, settle, toy};
+use crate::{ReadEvents, ReadFrom, ToWorker};
+use futures::FutureExt;
 use futures::future::join_all;
 use grain_contract::{Code, limits};
+use uuid::Uuid;
 
 /// [K9, FR-136, FR-182] A full queue answers `Overloaded` with a hint, hurts no sender and no other grain, and recovers at once.
 #[tokio::test]
@@ -25,6 +28,42 @@ async fn a_hot_grain_refuses_with_a_hint_and_recovers() {
     assert!(answers.iter().all(Result::is_ok), "as much as before fits again");
     let metrics = cluster.silo.metrics();
     assert!(metrics.rejections.contains(&("overloaded", 36)), "{:?}", metrics.rejections);
+}
+
+/// [FR-181] Those who wait while the silo refuses by overload (a worker, a reader of events) get what is there when the load
+/// ends, without coming again.
+#[tokio::test]
+async fn who_waits_during_overload_is_served_after_it() {
+    let cluster = Cluster::start(1);
+    let attempt = Uuid::from_u128(1);
+    cluster.work("acme", "hot", attempt, "q").await;
+    let read = ReadEvents { tenant: Some("acme".into()), cursor_name: None, from: ReadFrom::Earliest };
+    let mut reader = cluster.silo.events(read).await.expect("a reader");
+    cluster.stores[0].hold();
+    let extra = 10;
+    let flood = join_all((0..limits::ACTIVATION_QUEUE_MAX + extra).map(|_| cluster.add("hot", 1)));
+    let meanwhile = async {
+        settle().await;
+        // Its claim stands behind the flood.
+        let mut worker = cluster.worker("w", 1, Vec::new()).await;
+        settle().await;
+        assert!(worker.recv().now_or_never().is_none());
+        assert!(reader.next_batch().now_or_never().is_none());
+        assert_eq!(cluster.add("hot", 1).await.map_err(|r| r.code), Err(Code::Overloaded));
+        cluster.stores[0].release_all();
+        worker
+    };
+    let (answers, mut worker) = next("the flood", async { tokio::join!(flood, meanwhile) }).await;
+    assert_eq!(answers.iter().filter(|answer| answer.is_err()).count(), extra);
+    match next("an assignment", worker.recv()).await {
+        Some(ToWorker::Assign { item, .. }) => assert_eq!(item.attempt, attempt),
+        other => panic!("expected an assignment, but found {other:?}"),
+    }
+    let mut events = 0;
+    while events < limits::ACTIVATION_QUEUE_MAX {
+        events += next("events", reader.next_batch()).await.expect("a batch").len();
+    }
+    assert_eq!(events, limits::ACTIVATION_QUEUE_MAX);
 }
 
 /// [K9] The silo's own bound over all grains.

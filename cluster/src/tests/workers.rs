@@ -42,6 +42,41 @@ async fn work_for_a_free_worker_is_one_commit() {
     assert_eq!((metrics.leases, metrics.workers, metrics.work_queued), (1, 1, 0));
 }
 
+/// [FR-005] Work is not visible before its commit, so what a worker answers at once finds what it answers.
+#[tokio::test]
+async fn work_is_seen_after_its_commit_and_an_answer_at_once_has_its_effect() {
+    let cluster = Cluster::start(1);
+    let mut worker = cluster.worker("w", 1, Vec::new()).await;
+    cluster.stores[0].hold();
+    let answer_at_once = async {
+        settle().await;
+        assert!(worker.recv().now_or_never().is_none(), "the commit is not done");
+        assert!(cluster.stores[0].commits.lock().is_empty());
+        cluster.stores[0].release_all();
+        let (got, _) = assigned(&mut worker).await;
+        cluster.call("a", toy::DONE, got.as_bytes()).await.expect("taken");
+        cluster.attempts("a").await
+    };
+    let ((), left) = tokio::join!(cluster.work("acme", "a", attempt(1), "q"), answer_at_once);
+    assert_eq!((left, cluster.stores[0].commits.lock().len()), (Vec::new(), 2), "made, and done");
+    // The same where the work waited and a claim is what is not committed yet.
+    cluster.work("acme", "b", attempt(2), "q").await;
+    worker.release(attempt(1));
+    let (got, _) = assigned(&mut worker).await;
+    worker.release(got);
+    cluster.call("b", toy::DONE, got.as_bytes()).await.expect("taken");
+    cluster.work("acme", "c", attempt(3), "other").await;
+    cluster.stores[0].hold();
+    let hello = crate::WorkerHello { queues: vec!["other".into()], ..hello("acme", "x", 1, Vec::new()) };
+    let mut other = cluster.silo.connect_worker(hello).await.expect("connected");
+    settle().await;
+    assert!(other.recv().now_or_never().is_none(), "the claim is not committed");
+    cluster.stores[0].release_all();
+    let (got, _) = assigned(&mut other).await;
+    cluster.call("c", toy::DONE, got.as_bytes()).await.expect("taken");
+    assert_eq!((got, cluster.attempts("c").await), (attempt(3), Vec::new()));
+}
+
 /// [C3] Without a free place it waits, in order, and is claimed when a place frees.
 #[tokio::test]
 async fn waiting_work_is_claimed_in_order_when_a_place_frees() {

@@ -141,6 +141,36 @@ fn of_completion_and_cancel_one_wins() {
     }
 }
 
+/// [FR-173] A start and a cancel in one batch, for a new run and for one that has ended: the cancel is judged against what
+/// stands when its turn comes, takes no start with it, and nothing is left pending.
+#[test]
+fn a_cancel_right_behind_a_start_leaves_nothing_pending() {
+    let wanted = submit("line@1", "1");
+    for reload in [true, false] {
+        let mut world = World::new(RunMode::Bundled).knows(line("line", &["a"])).places(0);
+        world.reload = reload;
+        // A cancel before any start is for nobody and leaves nothing that a start would meet.
+        let (new, ended) = (run_id(1), run_id(2));
+        assert_eq!(cancel(&mut world, &new).expect_err("no run").code, Code::NotFound);
+        let _: v1::SubmitRunResponse = world.call(&new, run::SUBMIT, &wanted).expect("accepted");
+        assert_eq!(cancel(&mut world, &new).expect("cancelled").state, "Cancelled");
+
+        let _: v1::SubmitRunResponse = world.call(&ended, run::SUBMIT, &wanted).expect("accepted");
+        let a = world.attempt_of("a");
+        world.report(a, "Succeeded", "1").expect("taken");
+        let again: v1::SubmitRunResponse = world.call(&ended, run::SUBMIT, &wanted).expect("the same run");
+        assert!(again.repeated);
+        assert_eq!(cancel(&mut world, &ended).expect_err("it has ended").code, Code::WrongState);
+
+        for (run, state) in [(&new, "Cancelled"), (&ended, "Completed")] {
+            let seen = world.get(run).expect("the run");
+            assert_eq!((seen.state.as_str(), seen.engine_state.as_str()), (state, state));
+            assert!(seen.ended_at.is_some() && world.stored[run].reminders.is_empty());
+        }
+        assert!(world.index_of(index::OPEN_RUNS).is_empty() && world.open_steps().is_empty());
+    }
+}
+
 /// [FR-188] A run that fails by its deadline settles what is open with it.
 #[test]
 fn a_deadline_settles_what_is_open() {

@@ -71,7 +71,7 @@ fn play(risk: u32, ships: bool, reload: bool) -> (World, GrainId) {
     panic!("the run does not end; open are {:?}", world.open_steps());
 }
 
-/// [R3] [R4] [R5] [R7] [R8] [R9] Every kind of step, to a good end, by both ways of the condition.
+/// [D2] [R3] [R4] [R5] [R7] [R8] [R9] Every kind of step, to a good end, by both ways of the condition.
 #[test]
 fn every_kind_goes_to_a_good_end() {
     for (risk, asked) in [(1, false), (9, true)] {

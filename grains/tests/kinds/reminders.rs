@@ -103,6 +103,33 @@ fn timed(policy: FailurePolicy, attempts: u32) -> (World, GrainId) {
     (world, run)
 }
 
+/// [FR-095] A deadline a year ahead stands while the run goes on; whatever ends the run takes every reminder with it.
+#[test]
+fn a_far_deadline_leaves_with_the_run() {
+    const YEAR_MS: u64 = 365 * 86_400_000;
+    for (end, state) in [("Succeeded", "Completed"), ("Failed", "Failed"), ("", "Cancelled")] {
+        let plan = flow("far").step("a", tool("a")).step("b", tool("b")).edge("a", "b").deadline_ms(YEAR_MS).plan();
+        let mut world = World::new(RunMode::Bundled).knows(plan);
+        for number in 0..50 {
+            let run = run_id(number);
+            let _: v1::SubmitRunResponse = world.call(&run, run::SUBMIT, &submit("far@1", "1")).expect("accepted");
+            assert_eq!(world.stored[&run].reminders["wake"], Timestamp(START).plus_ms(YEAR_MS));
+            let first = world.attempt_of("a");
+            world.report(first, "Succeeded", "1").expect("taken");
+            let second = world.attempt_of("b");
+            if end.is_empty() {
+                let request = v1::CancelRunRequest { run_id: run.key.to_string(), reason: "enough".into() };
+                let _: v1::Run = world.call(&run, run::CANCEL, &request).expect("cancelled");
+            } else {
+                world.report(second, end, "").expect("taken");
+            }
+            assert_eq!(world.get(&run).expect("the run").state, state);
+        }
+        let left: usize = world.stored.values().map(|stored| stored.reminders.len()).sum();
+        assert_eq!(left, 0, "{state}");
+    }
+}
+
 /// [FR-116] Every attempt has its timeout; one reminder stands at a time and none is left.
 #[test]
 fn each_attempt_times_out() {
