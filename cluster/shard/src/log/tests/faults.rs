@@ -94,6 +94,23 @@ fn a_full_disk_stops_the_log_when_it_needs_a_new_file_and_loses_nothing() {
     (kept..kept + 50).for_each(|i| put(&wal.group(0), entry(0, 1, i, 500)));
 }
 
+/// [FR-083] Nothing that waits can be written any more, and no segment is filled for it.
+#[test]
+fn a_log_that_has_stopped_answers_all_that_wait_and_closes_with_the_reason() {
+    let disk = Double::default();
+    let wal = open(&disk);
+    let log = wal.group(0);
+    disk.fill(true);
+    let waiting: Vec<_> = (0..200).map(|i| append(&log, vec![entry(0, 1, i, 500)])).collect();
+    assert!(waiting.into_iter().map(acked).any(|answer| answer.is_err()), "the disk does not run full");
+    let why = wal.stopped().unwrap();
+    let waiting: Vec<_> = (200..210).map(|i| append(&wal.group(1), vec![entry(1, 1, i, 500)])).collect();
+    let error = wal.close().unwrap_err();
+    assert!(error.to_string().contains(&why), "{error}");
+    assert!(waiting.into_iter().map(acked).all(|answer| answer.is_err()));
+    wal.abandon();
+}
+
 #[test]
 fn a_disk_that_is_full_at_open_says_so() {
     let disk = Double::default();

@@ -103,3 +103,21 @@ async fn a_folder_that_lost_its_log_is_refused_and_left_as_it_is() {
         host.close().await.unwrap();
     }
 }
+
+/// [FR-083] A stopped node takes no last checkpoint; the next one recovers as after a kill.
+#[tokio::test]
+async fn a_stopped_node_closes_at_once_says_why_and_loses_nothing() {
+    for state in BACKENDS {
+        let dir = tempfile::tempdir().unwrap();
+        let (host, owner) = open(dir.path(), state).await;
+        work(&owner, 1, 40).await;
+        let before = picture(&owner.shard).unwrap();
+        owner.shard.inner.stop.because("the disk is full");
+        let closed = tokio::time::timeout(Duration::from_secs(8), host.close()).await.expect("the close is bounded");
+        assert!(matches!(&closed, Err(Error::Storage(why)) if why == "the disk is full"), "{state:?}: {closed:?}");
+        drop((host, owner));
+        let (host, owner) = open(dir.path(), state).await;
+        assert_eq!(picture(&owner.shard).unwrap(), before, "{state:?}");
+        host.close().await.unwrap();
+    }
+}
