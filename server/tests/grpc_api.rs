@@ -113,7 +113,7 @@ async fn tenants_do_not_see_each_other() {
     };
     let get = v1::GetRunRequest { run_id: run_id.clone() };
     is_hidden(runs.get_run(of("b", get.clone())).await.map(drop), "get");
-    let cancel = v1::CancelRunRequest { run_id: run_id.clone(), reason: String::new() };
+    let cancel = v1::CancelRunRequest { run_id: run_id.clone(), ..Default::default() };
     is_hidden(runs.cancel_run(of("b", cancel)).await.map(drop), "cancel");
     let journal = v1::ReadJournalRequest { run_id: run_id.clone(), ..Default::default() };
     is_hidden(runs.read_journal(of("b", journal)).await.map(drop), "journal");

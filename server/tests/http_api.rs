@@ -105,15 +105,38 @@ async fn the_journal_can_be_read_from_any_number_on() {
     }
 }
 
+/// [D5] Loading a release again answers with what is there, and does not say that it was made.
+#[tokio::test]
+async fn a_release_that_is_loaded_again_is_as_it_was() {
+    let node = start().await;
+    let first = load(&node, HUMAN).await;
+    assert_eq!(first["repeated"], false);
+    let request = Client::new().post(node.url("/runtime/workflow-definitions"));
+    let request = request.header("content-type", "application/yaml").body(HUMAN);
+    let response = request.send().await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    let again: Value = response.json().await.unwrap();
+    assert_eq!((&again["version"], &again["repeated"]), (&first["version"], &json!(true)), "{again:#}");
+    let (_, versions) = get(&node, "/runtime/workflow-definitions/human/versions").await;
+    assert_eq!(versions["versions"], json!([first["version"]]), "{versions:#}");
+}
+
 /// [C2] [R12]
 #[tokio::test]
 async fn a_cancelled_run_says_so_and_a_repeat_is_the_same_answer() {
     let node = start().await;
     load(&node, HUMAN).await;
     let (_, run) = post(&node, "/runs", &json!({ "definitionId": "human" })).await;
-    let path = format!("/runs/{}/cancel", run["run"]["runId"].as_str().unwrap());
-    let (status, first) = post(&node, &path, &json!({ "reason": "no longer wanted" })).await;
+    let run_path = format!("/runs/{}", run["run"]["runId"].as_str().unwrap());
+    let path = format!("{run_path}/cancel");
+    let request = Client::new().post(node.url(&path)).header("x-granary-user", "ada");
+    let response = request.json(&json!({ "reason": "no longer wanted" })).send().await.unwrap();
+    let (status, first) = (response.status(), response.json::<Value>().await.unwrap());
     assert_eq!((status, &first["state"]), (StatusCode::OK, &json!("Cancelled")), "{first:#}");
+    let (_, journal) = get(&node, &format!("{run_path}/journal")).await;
+    let entries = journal["entries"].as_array().unwrap();
+    let asked = entries.iter().find(|e| e["type"] == "RunCancelRequested").unwrap();
+    assert_eq!((&asked["by"], &asked["text"]), (&json!("ada"), &json!("no longer wanted")), "{asked:#}");
     let (status, again) = post(&node, &path, &json!({ "reason": "no longer wanted" })).await;
     assert_eq!((status, &again["state"]), (StatusCode::OK, &json!("Cancelled")), "{again:#}");
     let (_, approvals) = get(&node, "/approvals").await;
@@ -141,7 +164,48 @@ async fn every_refusal_is_a_problem_that_names_its_field() {
         (Method::GET, format!("/runs/{unknown}/journal"), "", owned(""), 404, "not-found", "runId"),
         (Method::GET, format!("/runs/{run_id}/journal?after=x"), "", owned(""), 400, "invalid", "after"),
         (Method::GET, format!("/runtime/workflow-runs/{unknown}"), "", owned(""), 404, "not-found", "runId"),
-        (Method::GET, owned("/runs?state=Runing"), "", owned(""), 400, "invalid", "states"),
+        (Method::GET, owned("/runs?state=Runing"), "", owned(""), 400, "invalid", "state"),
+        (
+            Method::GET,
+            format!("/runtime/workflow-runs/{run_id}?pageToken=x"),
+            "",
+            owned(""),
+            400,
+            "invalid",
+            "pageToken",
+        ),
+        (
+            Method::GET,
+            format!("/runtime/workflow-runs/{run_id}?pageToken=9"),
+            "",
+            owned(""),
+            400,
+            "invalid",
+            "pageToken",
+        ),
+        (Method::GET, format!("/approvals?runId={run_id}&pageToken=x"), "", owned(""), 400, "invalid", "pageToken"),
+        (Method::POST, owned("/runs"), "application/json", owned(r#"["k","","human"]"#), 400, "invalid", ""),
+        (Method::POST, owned("/runs"), "application/json", owned("null"), 400, "invalid", ""),
+        (Method::POST, format!("/runs/{run_id}/cancel"), "application/json", owned(r#"["late"]"#), 400, "invalid", ""),
+        (
+            Method::POST,
+            format!("/approvals/{unknown}/decision"),
+            "application/json",
+            owned(r#"["approve",1]"#),
+            400,
+            "invalid",
+            "",
+        ),
+        (
+            Method::POST,
+            owned("/granary.v1.RunControl/GetRun"),
+            "application/json",
+            owned("{}"),
+            415,
+            "unsupported-media-type",
+            "",
+        ),
+        (Method::GET, owned("/granary.v1.RunControl/GetRun"), "", owned(""), 415, "unsupported-media-type", ""),
         (Method::GET, owned("/runs?waitingOn=godot"), "", owned(""), 400, "invalid", "waitingOn"),
         (Method::GET, owned("/runs?acceptedAfter=noon"), "", owned(""), 400, "invalid", "acceptedAfter"),
         (Method::GET, owned("/runs?pageSize=-1"), "", owned(""), 400, "invalid", "pageSize"),
@@ -241,7 +305,7 @@ async fn every_refusal_is_a_problem_that_names_its_field() {
         ),
         (Method::GET, owned("/approvals?state=decided"), "", owned(""), 400, "invalid", "state"),
         (Method::GET, owned("/approvals?state=approved"), "", owned(""), 400, "invalid", "runId"),
-        (Method::GET, owned("/events?type=steps"), "", owned(""), 400, "invalid", "types"),
+        (Method::GET, owned("/events?type=steps"), "", owned(""), 400, "invalid", "type"),
         (Method::GET, owned("/events?from=noon"), "", owned(""), 400, "invalid", "from"),
         (Method::GET, owned("/events?cursor=noon"), "", owned(""), 400, "invalid", "*"),
         (

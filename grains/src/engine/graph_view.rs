@@ -8,10 +8,19 @@ use granary_proto::v1;
 use granary_proto::wire::{Json, Timestamp};
 
 impl Projection {
-    /// One page of the run's graph. `page_token` empty = from the start; `page_size` 0 = as many as a page may have. The last
+    /// Where a page token of [`Projection::graph`] points to; `None` if it is not one of this run.
+    pub fn page_start(&self, page_token: &str) -> Option<usize> {
+        if page_token.is_empty() {
+            return Some(0);
+        }
+        let digits = page_token.bytes().all(|b| b.is_ascii_digit()) && !page_token.starts_with('0');
+        page_token.parse().ok().filter(|at| digits && *at < self.runs.len())
+    }
+
+    /// One page of the run's graph. `page_token` empty (or not one of this run) = from the start; `page_size` 0 = as many as a page may have. The last
     /// page also has the steps that wait for edges to be decided, as Pending; timers and compensation are on the first.
     pub fn graph(&self, plan: Option<&Plan>, page_token: &str, page_size: u32) -> v1::RunGraph {
-        let from = page_token.parse::<usize>().unwrap_or(0).min(self.runs.len());
+        let from = self.page_start(page_token).unwrap_or(0);
         let size = if page_size == 0 { PAGE_MAX } else { (page_size as usize).min(PAGE_MAX) };
         let to = (from + size).min(self.runs.len());
         let h = &self.header;

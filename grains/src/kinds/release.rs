@@ -70,7 +70,7 @@ impl Release {
     }
 
     fn put(&mut self, cx: &Context<'_>, body: &[u8]) -> Result<Decision, Rejection> {
-        let put: calls::PutRelease = wire::body(body)?;
+        let mut put: calls::PutRelease = wire::body(body)?;
         if put.release_id != *self.id.key {
             let message = format!("Expected release {}, but the body is of {}.", self.id.key, put.release_id);
             return Err(Rejection::new(Code::Invalid, message).at("releaseId"));
@@ -81,12 +81,16 @@ impl Release {
                 agree(known, &put)?;
                 // A draft's schemas lie outside of its hash and may follow the author's edits.
                 if !known.draft || known.schemas == put.schemas {
-                    return Ok(Decision::Read(calls::PutReleaseReply { repeated: true }.encode_to_vec()));
+                    let reply = calls::PutReleaseReply { repeated: true, summary: known.summary.clone() };
+                    return Ok(Decision::Read(reply.encode_to_vec()));
+                }
+                if let (Some(first), Some(summary)) = (&known.summary, &mut put.summary) {
+                    summary.loaded_at = first.loaded_at;
                 }
             }
             None => outbox.push(OutboxMessage::Event { body: loaded(&self.id, &put, cx.now.0).encode_to_vec() }),
         }
-        let reply = calls::PutReleaseReply { repeated: self.put.is_some() };
+        let reply = calls::PutReleaseReply { repeated: self.put.is_some(), summary: put.summary.clone() };
         let row = storage::ReleaseRow { format: FORMAT, put: put.encode_to_vec() };
         self.put = Some(put);
         Ok(Decision::Commit(Turn {

@@ -9,7 +9,11 @@ use grains::kinds::methods::{index, run};
 use granary_proto::v1;
 
 fn cancel(world: &mut World, run: &grain_contract::GrainId) -> Result<v1::Run, grain_contract::Rejection> {
-    world.call(run, run::CANCEL, &v1::CancelRunRequest { run_id: run.key.to_string(), reason: "enough".into() })
+    world.call(
+        run,
+        run::CANCEL,
+        &v1::CancelRunRequest { reason: "enough".into(), by: "ada".into(), ..Default::default() },
+    )
 }
 
 /// [R12] Everything open is closed in the turn of the cancel; a second cancel changes nothing.

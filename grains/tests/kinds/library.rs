@@ -30,11 +30,17 @@ fn a_release_is_put_once() {
     let target = id(release::KIND, "line@1");
     let unknown = world.call::<calls::PutRelease>(&target, release::GET, &()).expect_err("not loaded");
     assert_eq!(unknown.code, Code::NotFound);
-    let first: calls::PutReleaseReply = world.call(&target, release::PUT, &put("1", "h1")).expect("put");
-    assert!(!first.repeated);
-    for _ in 0..3 {
-        let again: calls::PutReleaseReply = world.call(&target, release::PUT, &put("1", "h1")).expect("the same");
+    let at = |ms| {
+        let loaded_at = Some(granary_proto::wire::Timestamp::from_millis(ms));
+        let summary = Some(v1::DefinitionVersion { loaded_at, ..Default::default() });
+        calls::PutRelease { summary, ..put("1", "h1") }
+    };
+    let first: calls::PutReleaseReply = world.call(&target, release::PUT, &at(1)).expect("put");
+    assert!(!first.repeated && first.summary == at(1).summary);
+    for ms in 2..5 {
+        let again: calls::PutReleaseReply = world.call(&target, release::PUT, &at(ms)).expect("the same");
         assert!(again.repeated);
+        assert_eq!(again.summary, first.summary, "as it was loaded first");
     }
     let refusals = [
         (put("1", "h2"), Code::Conflict, "graphHash h1"),

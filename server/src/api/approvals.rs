@@ -31,7 +31,8 @@ impl Api {
         }
         if !request.run_id.is_empty() {
             let id = check::id(&request.run_id, "runId")?;
-            return self.approvals_of(caller, run_grain(&caller.tenant, id), &id.to_string(), &request.state).await;
+            let ask = v1::ListApprovalsRequest { run_id: id.to_string(), ..request.clone() };
+            return self.approvals_of(caller, run_grain(&caller.tenant, id), ask).await;
         }
         if !matches!(request.state.as_str(), "" | "pending") {
             let message = "Expected a runId beside a state other than pending, but found none.";
@@ -56,7 +57,8 @@ impl Api {
             for entry in page.entries {
                 let run_id = entry.grain.key.to_string();
                 let wanted = approval_id(&entry.value);
-                let of_run = match self.approvals_of(caller, entry.grain, &run_id, "pending").await {
+                let ask = v1::ListApprovalsRequest { run_id, state: "pending".to_owned(), ..Default::default() };
+                let of_run = match self.approvals_of(caller, entry.grain, ask).await {
                     Ok(found) => found.approvals,
                     // Decided between the look at the index and this one, or a run that is set aside.
                     Err(r) if matches!(r.code, Code::NotFound | Code::Quarantined) => Vec::new(),
@@ -79,14 +81,12 @@ impl Api {
         &self,
         caller: &Caller,
         grain: GrainId,
-        run_id: &str,
-        state: &str,
+        ask: v1::ListApprovalsRequest,
     ) -> Result<v1::ListApprovalsResponse, Rejection> {
-        let ask = v1::ListApprovalsRequest { run_id: run_id.to_owned(), state: state.to_owned(), ..Default::default() };
         let found: v1::ListApprovalsResponse = self.call(caller, grain, run::APPROVALS, ask.encode_to_vec()).await?;
         let mut recent = self.inner.recent_approvals.lock();
         for approval in &found.approvals {
-            if let (Ok(id), Ok(run)) = (Uuid::try_parse(&approval.approval_id), Uuid::try_parse(run_id)) {
+            if let (Ok(id), Ok(run)) = (Uuid::try_parse(&approval.approval_id), Uuid::try_parse(&ask.run_id)) {
                 recent.put(&caller.tenant, id, run);
             }
         }

@@ -39,6 +39,7 @@ impl Api {
             loaded: loaded.version.is_some(),
             version: loaded.version,
             findings: loaded.findings,
+            repeated: loaded.repeated,
         })
     }
 

@@ -59,7 +59,9 @@ impl Api {
         self.bundled()?;
         let id = check::id(&request.run_id, "runId")?;
         check::text(&request.reason, "reason")?;
-        let request = v1::CancelRunRequest { run_id: id.to_string(), reason: request.reason.clone() };
+        // By the call's word, never by the body's.
+        let by = caller.by.clone();
+        let request = v1::CancelRunRequest { run_id: id.to_string(), reason: request.reason.clone(), by };
         self.call(caller, run_grain(&caller.tenant, id), run::CANCEL, request.encode_to_vec()).await
     }
 

@@ -281,7 +281,8 @@ async fn watch(common: &Common, client: &Client, run_id: &str) -> Result<Exit, F
 }
 
 async fn cancel(common: &Common, client: &Client, run_id: String, reason: String) -> Result<Exit, Failure> {
-    let run = client.run_control().cancel_run(v1::CancelRunRequest { run_id, reason }).await?.into_inner();
+    let run =
+        client.run_control().cancel_run(v1::CancelRunRequest { run_id, reason, by: String::new() }).await?.into_inner();
     if common.is_json() {
         print_json(&run)?;
     } else {

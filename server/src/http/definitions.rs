@@ -51,7 +51,7 @@ pub fn routes() -> Vec<Route> {
             path: "/runtime/workflow-definitions",
             id: "LoadWorkflowDefinition",
             tag: TAG,
-            summary: "Checks a workflow document and makes it a release. Idempotent on the release id.",
+            summary: "Checks a workflow document and makes it a release, once a release id (200 instead of 201 if it was there).",
             parameters: &[
                 ("draft", "true: take defaults for what is not declared (development mode only)."),
                 ("releaseId", "Default: definitionId@version."),
@@ -126,7 +126,8 @@ async fn load(
     let request = v1::LoadWorkflowDefinitionRequest { document, schemas, draft, release_id };
     let loaded = edge.api.load_definition(&caller, request).await?;
     if loaded.loaded {
-        return Ok(answer(StatusCode::CREATED, &loaded));
+        let status = if loaded.repeated { StatusCode::OK } else { StatusCode::CREATED };
+        return Ok(answer(status, &loaded));
     }
     let errors = loaded.findings.iter().filter(|f| f.severity == "error").count();
     let message = format!("Expected a document without errors, but found {errors}.");

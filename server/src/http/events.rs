@@ -1,7 +1,7 @@
 //! Events as server-sent events. Each carries a cursor as its id; a client that comes back with it (`Last-Event-ID`, or
 //! `cursor` in the query) goes on behind that event.
 
-use super::params::Params;
+use super::params::{Params, called};
 use super::{Edge, Problem, Route, Takes};
 use crate::api::events::{Subscription, cloud_event};
 use crate::tenant::Caller;
@@ -65,7 +65,8 @@ async fn stream(
     };
     params.end()?;
     let place = edge.api.stream_place()?;
-    let subscription = edge.api.subscribe(&caller, &request).await?;
+    let subscribed = edge.api.subscribe(&caller, &request).await;
+    let subscription = subscribed.map_err(|refusal| called(refusal, "types", "type"))?;
     let (tell, events) = mpsc::channel::<Result<Event, Infallible>>(EVENTS_MAX);
     tokio::spawn(async move {
         let _place = place;

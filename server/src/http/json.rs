@@ -11,6 +11,7 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     if depth > JSON_DEPTH_MAX {
         return Err(Problem::invalid(format!("Expected JSON of at most {JSON_DEPTH_MAX} levels, but found {depth}.")));
     }
+    object(bytes)?;
     serde_json::from_slice(bytes).map_err(|e| {
         let path = path_at(bytes, offset(bytes, e.line(), e.column()));
         Problem::invalid(format!("Expected a JSON body of this operation, but: {e}."))
@@ -18,6 +19,20 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
             .with("line", json!(e.line()))
             .with("column", json!(e.column()))
     })
+}
+
+/// Bodies are objects. The reader would take a list as well, and its values by the order of the fields.
+fn object(bytes: &[u8]) -> Result<(), Problem> {
+    let found = match bytes.iter().find(|b| !b.is_ascii_whitespace()) {
+        Some(b'[') => "a list",
+        Some(b'"') => "text",
+        Some(b't' | b'f') => "a boolean",
+        Some(b'n') => "null",
+        Some(b'-' | b'0'..=b'9') => "a number",
+        // An object, or no JSON at all: the reader says what is wrong with it.
+        _ => return Ok(()),
+    };
+    Err(Problem::invalid(format!("Expected a JSON object, but found {found}.")))
 }
 
 /// Byte at which serde_json stopped. It counts columns in bytes, from 1; 0 = the end of the line before.
@@ -141,6 +156,22 @@ mod tests {
             let problem = format!("{:?}", parse::<Outer>(text.as_bytes()).expect_err(text));
             assert!(problem.contains(&format!("String(\"{wanted}\")")), "{text}: {problem}");
         }
+    }
+
+    #[test]
+    fn a_body_that_is_no_object_is_refused_by_its_kind() {
+        for (text, found) in [
+            (r#" ["a"]"#, "found a list."),
+            ("[]", "found a list."),
+            ("\"a\"", "found text."),
+            ("-1", "found a number."),
+            ("true", "found a boolean."),
+            ("null", "found null."),
+        ] {
+            let problem = format!("{:?}", parse::<Outer>(text.as_bytes()).expect_err(text));
+            assert!(problem.contains(found), "{text}: {problem}");
+        }
+        assert!(parse::<Outer>(b"\n {}").is_ok());
     }
 
     #[test]

@@ -79,13 +79,28 @@ pub fn router(edge: Edge, grpc: tonic::service::Routes) -> axum::Router {
     http.method_not_allowed_fallback(method_not_allowed)
         .fallback(no_route)
         .with_state(edge)
-        .merge(grpc.into_axum_router().reset_fallback())
+        .merge(grpc.into_axum_router().reset_fallback().route_layer(axum::middleware::from_fn(grpc_only)))
         .layer(CatchPanicLayer::custom(panicked))
 }
 
-async fn no_route(request: axum::extract::Request) -> Response {
+fn is_grpc(request: &axum::extract::Request) -> bool {
     let of_grpc = |v: &http::HeaderValue| v.as_bytes().starts_with(b"application/grpc");
-    if request.headers().get(header::CONTENT_TYPE).is_some_and(of_grpc) {
+    request.headers().get(header::CONTENT_TYPE).is_some_and(of_grpc)
+}
+
+/// The paths of gRPC's methods speak gRPC; who comes with something else gets an answer in the language of HTTP.
+async fn grpc_only(request: axum::extract::Request, next: axum::middleware::Next) -> Response {
+    if is_grpc(&request) {
+        return next.run(request).await;
+    }
+    let media = request.headers().get(header::CONTENT_TYPE).map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned());
+    let found = media.map_or_else(|| "none".to_owned(), |media| crate::api::check::shown(&media));
+    let message = format!("Expected application/grpc for a method of gRPC, but found {found}.");
+    Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", message).into_response()
+}
+
+async fn no_route(request: axum::extract::Request) -> Response {
+    if is_grpc(&request) {
         let message = format!("Expected a method of a service of this node, but found {}.", request.uri().path());
         return tonic::Status::unimplemented(message).into_http::<axum::body::Body>();
     }

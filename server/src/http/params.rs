@@ -2,6 +2,7 @@
 
 use super::{Edge, Problem};
 use axum::extract::{FromRequestParts, Query};
+use grain_contract::Rejection;
 use http::request::Parts;
 use std::str::FromStr;
 
@@ -26,6 +27,14 @@ impl FromRequestParts<Edge> for Params {
         }
         Ok(Self { pairs, asked: Vec::new() })
     }
+}
+
+/// A refusal of a field that has another name in the query.
+pub fn called(mut refusal: Rejection, field: &str, parameter: &str) -> Rejection {
+    if refusal.field == field {
+        refusal.field = parameter.into();
+    }
+    refusal
 }
 
 impl Params {

@@ -1,7 +1,7 @@
 //! Runs: S1's run graph, and submit, list, get, cancel, journal.
 
 use super::body::JsonBody;
-use super::params::Params;
+use super::params::{Params, called};
 use super::{Edge, Problem, Route, Segment, Takes, answer};
 use crate::tenant::Caller;
 use axum::extract::State;
@@ -182,7 +182,8 @@ async fn list(State(edge): State<Edge>, caller: Caller, mut params: Params) -> R
         page_token: params.text("pageToken")?,
     };
     params.end()?;
-    Ok(answer(StatusCode::OK, &edge.api.list_runs(&caller, &request).await?))
+    let runs = edge.api.list_runs(&caller, &request).await.map_err(|refusal| called(refusal, "states", "state"))?;
+    Ok(answer(StatusCode::OK, &runs))
 }
 
 async fn one(
@@ -207,7 +208,7 @@ async fn cancel(
     Segment(run_id): Segment,
     JsonBody(body): JsonBody<Cancel>,
 ) -> Result<Response, Problem> {
-    let request = v1::CancelRunRequest { run_id, reason: body.reason };
+    let request = v1::CancelRunRequest { run_id, reason: body.reason, by: String::new() };
     Ok(answer(StatusCode::OK, &edge.api.cancel(&caller, &request).await?))
 }
 

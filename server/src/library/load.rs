@@ -24,6 +24,8 @@ const DRAFT_HASH_DIGITS: usize = 12;
 pub struct Loaded {
     /// `None` if it was refused.
     pub version: Option<v1::DefinitionVersion>,
+    /// It was there already.
+    pub repeated: bool,
     pub findings: Vec<v1::Finding>,
 }
 
@@ -78,7 +80,7 @@ impl Library {
         let mut findings = compile::to_wire(&judged.findings);
         let Some(plan) = &judged.plan else {
             self.figures.definition_rejected(tenant, "validation");
-            return Ok(Loaded { version: None, findings });
+            return Ok(Loaded { findings, ..Loaded::default() });
         };
         if !incoming.graph_hash.is_empty() && incoming.graph_hash != judged.graph_hash {
             self.figures.definition_rejected(tenant, "hash");
@@ -95,15 +97,16 @@ impl Library {
             findings.extend(denials.into_iter().map(|d| denial(plan, d)));
             let refusal = Rejection::new(Code::Denied, format!("policy-denied: {}", compile::sentence(&findings)));
             self.plans.refuse(tenant, &release_id, refusal);
-            return Ok(Loaded { version: None, findings });
+            return Ok(Loaded { findings, ..Loaded::default() });
         }
         let version = summary(tenant, &judged, plan, &incoming, &release_id);
-        self.keep(tenant, judged.canonical, incoming.schemas, &version, deadline).await.inspect_err(|refusal| {
+        let kept = self.keep(tenant, judged.canonical, incoming.schemas, version, deadline).await;
+        let (version, repeated) = kept.inspect_err(|refusal| {
             if refusal.code == Code::Conflict {
                 self.figures.definition_rejected(tenant, "conflict");
             }
         })?;
-        Ok(Loaded { version: Some(version), findings })
+        Ok(Loaded { version: Some(version), repeated, findings })
     }
 
     /// A release that the Agent Registry has: loaded once, however often it is told.
@@ -165,7 +168,7 @@ impl Library {
                 format!("Expected graphHash {}, as announced, but found {}.", announced.graph_hash, put.graph_hash);
             return Err(Rejection::new(Code::Conflict, message).at("graphHash"));
         }
-        Ok(Loaded { version: put.summary, findings: Vec::new() })
+        Ok(Loaded { version: put.summary, repeated: true, findings: Vec::new() })
     }
 
     async fn judge(
@@ -216,14 +219,15 @@ impl Library {
         Ok(known)
     }
 
+    /// Gives the version as it is kept, which is that of the first load, and whether this was not the first.
     async fn keep(
         &self,
         tenant: &TenantId,
         canonical: Vec<u8>,
         schemas: BTreeMap<String, String>,
-        version: &v1::DefinitionVersion,
+        version: v1::DefinitionVersion,
         deadline: Instant,
-    ) -> Result<(), Rejection> {
+    ) -> Result<(v1::DefinitionVersion, bool), Rejection> {
         let put = calls::PutRelease {
             release_id: version.release_id.clone(),
             definition_id: version.definition_id.clone(),
@@ -235,11 +239,15 @@ impl Library {
             summary: Some(version.clone()),
         };
         let target = grain(tenant, release::KIND, &version.release_id);
-        let _: calls::PutReleaseReply = call(self.silo()?, target, release::PUT, put.encode_to_vec(), deadline).await?;
+        let reply: calls::PutReleaseReply =
+            call(self.silo()?, target, release::PUT, put.encode_to_vec(), deadline).await?;
         self.plans.forget(tenant, &version.release_id);
+        // A load that stopped half-way is finished with the time at which it began.
+        let version = reply.summary.unwrap_or(version);
         let add = calls::AddVersion { version: Some(version.clone()) };
         let target = grain(tenant, definition::KIND, &version.definition_id);
-        call::<()>(self.silo()?, target, definition::ADD_VERSION, add.encode_to_vec(), deadline).await
+        call::<()>(self.silo()?, target, definition::ADD_VERSION, add.encode_to_vec(), deadline).await?;
+        Ok((version, reply.repeated))
     }
 }
 
@@ -320,7 +328,7 @@ fn final_refusal(release_id: &str, loaded: &Result<Loaded, Rejection>) -> Option
         Err(refusal) if refusal.code.is_retryable() => None,
         Err(refusal) => Some(refusal.clone()),
         Ok(Loaded { version: Some(_), .. }) => None,
-        Ok(Loaded { version: None, findings }) => {
+        Ok(Loaded { version: None, findings, .. }) => {
             let denied = findings.iter().any(|f| f.code == "policy-denied");
             let code = if denied { Code::Denied } else { Code::Invalid };
             let why = compile::sentence(findings);

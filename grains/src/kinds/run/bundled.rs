@@ -129,7 +129,7 @@ impl RunGrain {
     fn cancel(&mut self, cx: &mut Context<'_>, draft: &mut Draft, body: &[u8]) -> Done {
         let request: v1::CancelRunRequest = wire::body(body)?;
         match self.authority.check_cancel(&request.reason)? {
-            Cancellable::Yes => self.cancel_run(cx, draft, Cancelling { reason: request.reason, by: String::new() })?,
+            Cancellable::Yes => self.cancel_run(cx, draft, Cancelling { reason: request.reason, by: request.by })?,
             Cancellable::Already => self.ready()?,
             Cancellable::Unknown => {
                 let message = format!("Expected a submitted run, but {} is not one.", self.run_id);

@@ -47,6 +47,9 @@ impl RunGrain {
 
     fn graph(&self, body: &[u8]) -> Result<v1::RunGraph, Stop> {
         let request: v1::GetRunGraphRequest = wire::body(body)?;
+        if self.projection()?.page_start(&request.page_token).is_none() {
+            return Err(wrong_token().into());
+        }
         self.graph_page(&request.page_token, request.page_size)
     }
 
@@ -84,11 +87,12 @@ impl RunGrain {
         let all = self.authority.approvals(&request.state);
         // The token is the last approval that was given; what was decided meanwhile has left the list, so its place is
         // found by order, not by presence.
-        let start = match request.page_token.split_once('/') {
-            None => 0,
-            Some((at, id)) => {
-                let at: i64 = at.parse().unwrap_or(i64::MAX);
-                all.partition_point(|a| (a.requested_at.map_or(0, |t| t.millis()), a.approval_id.as_str()) <= (at, id))
+        let start = match request.page_token.as_str() {
+            "" => 0,
+            token => {
+                let last = token.split_once('/').and_then(|(at, id)| Some((at.parse::<i64>().ok()?, id)));
+                let last = last.ok_or_else(wrong_token)?;
+                all.partition_point(|a| (a.requested_at.map_or(0, |t| t.millis()), a.approval_id.as_str()) <= last)
             }
         };
         let page: Vec<v1::Approval> = all.iter().skip(start).take(size).map(|a| (*a).clone()).collect();
@@ -100,4 +104,9 @@ impl RunGrain {
         };
         Ok(v1::ListApprovalsResponse { approvals: page, next_page_token })
     }
+}
+
+fn wrong_token() -> Rejection {
+    let message = "Expected the nextPageToken of a page of this run, or none, but found another text.";
+    Rejection::new(Code::Invalid, message).at("pageToken")
 }
