@@ -38,26 +38,33 @@ fn main() -> ExitCode {
     let outcome = runtime.block_on(cli::run(cli));
     runtime.shutdown_timeout(LINGER);
     match outcome {
-        Ok(exit) => exit.into(),
+        Ok(exit) => match cli::fault() {
+            None => exit.into(),
+            Some(why) => {
+                fail(&Failure::no("output", format!("Expected to write to standard output, but: {why}.")), json)
+            }
+        },
         Err(failure) => fail(&failure, json),
     }
 }
 
 fn fail(failure: &Failure, json: bool) -> ExitCode {
     if json {
-        eprintln!("{}", failure.as_json());
+        cli::complain(&failure.as_json());
     } else {
-        eprintln!("granary: {}", failure.message);
+        cli::complain(&format!("granary: {}", failure.message));
     }
     failure.exit.into()
 }
 
-/// `GRANARY_LOG`, else `RUST_LOG`, else what fits the command. Logs go to standard error; standard output is for answers.
+/// `GRANARY_LOG`, else `RUST_LOG`, else what fits the command (a configuration file may still say otherwise). Logs go to standard error; standard output is for answers.
 fn init_log(default: &str) {
-    let wanted = ["GRANARY_LOG", "RUST_LOG"].iter().find_map(|name| std::env::var(name).ok());
-    if let Err(why) = telemetry::init(wanted.as_deref().unwrap_or(default), telemetry::Form::Text) {
-        eprintln!("granary: {why}");
+    let wanted = ["GRANARY_LOG", "RUST_LOG"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok().filter(|filter| !filter.is_empty()));
+    if let Err(why) = telemetry::init(wanted.as_deref(), default, telemetry::Form::Text) {
+        cli::complain(&format!("granary: {why}"));
         // The default is a filter; only the environment's word was not.
-        let _ = telemetry::init(default, telemetry::Form::Text);
+        let _ = telemetry::init(None, default, telemetry::Form::Text);
     }
 }

@@ -242,7 +242,7 @@ fn watch_file(source: Option<Source>, live: Live, api: Api) -> anyhow::Result<Op
     let changed = move |config: &Config| {
         // Defaults of the engine are compiled into plans.
         api.library().forget_plans();
-        if let Err(why) = telemetry::set_filter(&config.log) {
+        if let Err(why) = telemetry::configured(&config.log) {
             tracing::error!(why, "the log filter was not taken over");
         }
     };

@@ -247,9 +247,11 @@ fn interrupt(child: &Child, signal: rustix::process::Signal) {
 /// [C2] What is wrong is told apart by the exit code.
 #[tokio::test(flavor = "multi_thread")]
 async fn exit_codes_tell_what_was_wrong() {
-    let place = Place::new("echo it broke >&2; exit 7", false);
+    let place = Place::new("echo it broke >&2; echo twice >&2; exit 7", false);
     let said = place.say_run(&[]).await.ended_with(1);
-    assert!(said.out.contains("failed      at second: tool:") && said.out.contains("it broke"), "{}", said.out);
+    // What a tool says in many lines is one line each where it is told.
+    let told = said.out.lines().filter(|line| line.contains("it broke") && line.contains("twice")).count();
+    assert!(said.out.contains("failed      at second: tool:") && told == 2, "{}", said.out);
 
     place.write("three.yaml", "workflow: three\nsteps: [}");
     place.say_run(&[]).await.ended_with(2);
@@ -267,6 +269,96 @@ async fn exit_codes_tell_what_was_wrong() {
     let said = say(&["runs", "list", "--format", "json", "--server", &format!("http://{free}")]).await.ended_with(3);
     let error: Value = serde_json::from_str(said.err.lines().last().unwrap_or_default()).expect("an object");
     assert_eq!(error["error"]["code"], "unreachable");
+}
+
+/// Standard output whose reader has gone: nobody is told, but nothing else is different, and nothing panics.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_has_gone_is_no_fault() {
+    let unread = async |mut command: Command| {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        // Not `output`, which would listen.
+        let child = command.stdout(writer).spawn().expect("starts");
+        drop(command);
+        let said = Said::of(&soon(child.wait_with_output()).await.expect("ends"));
+        assert!(!said.err.contains("panicked"), "{}", said.err);
+        said
+    };
+    let place = Place::new("true", false);
+    unread(place.run(&[])).await.ended_with(0);
+    assert_eq!(place.effects(), ["first", "second", "third"]);
+    let file = place.text("three.yaml");
+    unread(granary(&["validate", &file])).await.ended_with(0);
+
+    let other = tempfile::tempdir().expect("dir");
+    let dev = Dev::start(&other.path().display().to_string()).await;
+    let commands: [(&[&str], i32); 12] = [
+        (&["definitions", "load", &file], 0),
+        (&["definitions", "list"], 0),
+        (&["runs", "start", "three", "--run-id", RUN], 0),
+        (&["runs", "list"], 0),
+        (&["runs", "list", "--format", "json"], 0),
+        (&["runs", "show", RUN], 0),
+        (&["runs", "journal", RUN], 0),
+        // The run waits for a worker, and who watches unread does not.
+        (&["runs", "watch", RUN], 5),
+        (&["approvals", "list"], 0),
+        (&["events", "tail", "--from", "earliest"], 0),
+        (&["runs", "cancel", RUN], 0),
+        (&["runs", "watch", RUN], 4),
+    ];
+    for (command, code) in commands {
+        let command: Vec<&str> = command.iter().copied().chain(["--server", &dev.url]).collect();
+        unread(granary(&command)).await.ended_with(code);
+    }
+    // Words that somebody wanted and that could not be written are another matter.
+    let mut command = granary(&["runs", "list", "--server", &dev.url]);
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("opens");
+    let child = command.stdout(full).spawn().expect("starts");
+    let said = Said::of(&soon(child.wait_with_output()).await.expect("ends")).ended_with(1);
+    assert!(said.err.contains("Expected to write to standard output"), "{}", said.err);
+}
+
+/// [P5] The file's `log` is in force from the start; the environment comes before it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_configured_log_filter_holds_from_the_start() {
+    for (config, environment, heard) in
+        [("", None, true), ("log: warn", None, false), ("log: warn", Some("info"), true)]
+    {
+        let place = Place::new("true", false);
+        place.write("granary.yaml", config);
+        let (data, file) = (place.text("data"), place.text("granary.yaml"));
+        let mut command = granary(&["dev", "--listen", "127.0.0.1:0", "--data", &data, "--config", &file]);
+        command
+            .env_remove("RUST_LOG")
+            .env_remove("GRANARY_LOG")
+            .envs(environment.map(|filter| ("GRANARY_LOG", filter)));
+        let mut child = command.spawn().expect("starts");
+        // It speaks once it listens.
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        soon(lines.next_line()).await.expect("reads").expect("a first line");
+        interrupt(&child, rustix::process::Signal::TERM);
+        let said = Said::of(&soon(child.wait_with_output()).await.expect("ends")).ended_with(0);
+        assert_eq!(said.err.contains("granary listens"), heard, "{config} {environment:?}: {}", said.err);
+    }
+    // A start that fails says why, and nothing else.
+    let place = Place::new("true", false);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("port");
+    let address = taken.local_addr().expect("address").to_string();
+    let mut command = granary(&["dev", "--listen", &address, "--data", &place.text("data")]);
+    command.env_remove("RUST_LOG").env_remove("GRANARY_LOG");
+    let said = Said::of(&soon(command.output()).await.expect("runs")).ended_with(2);
+    assert!(said.err.starts_with("granary: The silo on") && !said.err.contains("INFO"), "{}", said.err);
+}
+
+/// The command line's tenant comes before that of the worker's file; `granary run` has its worker work for its run.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_works_for_the_tenant_of_the_command_line() {
+    let place = Place::new("true", false);
+    let worker = std::fs::read_to_string(place.path("three.worker.yaml")).expect("reads");
+    place.write("three.worker.yaml", &format!("tenant: elsewhere\n{worker}"));
+    place.say_run(&["--tenant", "here"]).await.ended_with(0);
+    assert_eq!(place.effects(), ["first", "second", "third"]);
 }
 
 /// [D3] Drawn for people, an object for programs; places and codes are the same.

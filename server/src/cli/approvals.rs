@@ -3,6 +3,7 @@
 use super::client::Client;
 use super::document::read_json;
 use super::human;
+use super::out::{say, say_part};
 use super::runs::print_json;
 use super::style::Style;
 use super::table::{Table, moment};
@@ -101,7 +102,7 @@ async fn list(common: &Common, client: &Client, state: String, run_id: String) -
             a.reason.clone(),
         ]);
     }
-    print!("{}", table.render(Style::of_stdout()));
+    say_part!("{}", table.render(Style::of_stdout()));
     Ok(Exit::Good)
 }
 
@@ -157,7 +158,7 @@ async fn decide(
     if common.is_json() {
         print_json(&approval)?;
     } else {
-        println!("{}", approval.state);
+        say!("{}", approval.state);
     }
     Ok(Exit::Good)
 }

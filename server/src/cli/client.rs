@@ -35,7 +35,7 @@ impl Interceptor for Tenant {
 impl Client {
     /// Connects now, so that a server that is not there is told from one that says no.
     pub async fn connect(common: &Common) -> Result<Self, Failure> {
-        Self::connect_to(common.url(), &common.tenant).await
+        Self::connect_to(common.url(), common.tenant()).await
     }
 
     pub async fn connect_to(url: &str, tenant: &str) -> Result<Self, Failure> {

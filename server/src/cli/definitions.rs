@@ -2,6 +2,7 @@
 
 use super::client::Client;
 use super::document::Document;
+use super::out::{say, say_part};
 use super::style::Style;
 use super::table::{Table, moment};
 use super::{Common, Exit, Failure, draw};
@@ -80,13 +81,13 @@ async fn load(
 fn say(document: &Document, answer: &v1::LoadWorkflowDefinitionResponse) {
     let path = document.path.display().to_string();
     if !answer.findings.is_empty() {
-        print!("{}", draw::findings(&path, &document.text, &answer.findings, Style::of_stdout()));
+        say_part!("{}", draw::findings(&path, &document.text, &answer.findings, Style::of_stdout()));
     }
     match &answer.version {
         Some(version) if answer.loaded => {
-            println!("{path}: loaded as release {} (graph hash {})", version.release_id, version.graph_hash);
+            say!("{path}: loaded as release {} (graph hash {})", version.release_id, version.graph_hash);
         }
-        _ => println!("{path}: not loaded"),
+        _ => say!("{path}: not loaded"),
     }
 }
 
@@ -117,7 +118,7 @@ async fn list(common: &Common, definition: Option<String>) -> Result<Exit, Failu
             hash,
         ]);
     }
-    print!("{}", table.render(Style::of_stdout()));
+    say_part!("{}", table.render(Style::of_stdout()));
     Ok(Exit::Good)
 }
 

@@ -1,9 +1,10 @@
 //! `granary dev`: one silo with everything embedded, as a server.
 
+use super::out::say;
 use super::{Common, Exit, Failure, signals};
 use granary::config::{self, Config, Source};
 use granary::node::Granary;
-use std::io::Write as _;
+use granary::telemetry;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -45,6 +46,7 @@ pub async fn run(_common: &Common, args: DevArgs) -> Result<Exit, Failure> {
     if let Some(store) = args.store {
         config.store.state = store;
     }
+    telemetry::configured(&config.log).map_err(Failure::usage)?;
     let data = config.store.data_dir.clone();
     let stop = signals::stop();
     let starting = Granary::start_from(config, args.config.is_some().then_some(source));
@@ -52,13 +54,11 @@ pub async fn run(_common: &Common, args: DevArgs) -> Result<Exit, Failure> {
         .await
         .map_err(|error| Failure::usage(format!("The silo on {} did not start: {error:#}", data.display())))?;
     if !args.quiet {
-        // At once, and whether or not somebody reads it: a reader that has seen enough must not take the server down.
-        let told = format!(
-            "granary dev: {url} (gRPC and HTTP), data in {}\ntry: granary run FILE --server {url}   |   ctrl-C stops it\n",
+        say!(
+            "granary dev: {url} (gRPC and HTTP), data in {}\ntry: granary run FILE --server {url}   |   ctrl-C stops it",
             data.display(),
             url = node.url()
         );
-        let _ = std::io::stdout().write_all(told.as_bytes());
     }
     stop.cancelled().await;
     node.shutdown().await.map_err(|error| Failure::no("internal", format!("{error:#}")))?;

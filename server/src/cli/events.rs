@@ -1,9 +1,10 @@
 //! `granary events tail`.
 
 use super::client::Client;
+use super::out::say;
 use super::style::Style;
 use super::table::moment;
-use super::{Common, Exit, Failure, follow, signals};
+use super::{Common, Exit, Failure, follow, out, signals};
 use clap::Subcommand;
 use granary_proto::v1::{self, subscribe_events_request::Request};
 use tokio::sync::mpsc;
@@ -69,6 +70,10 @@ pub async fn run(common: &Common, command: EventsCommand) -> Result<Exit, Failur
         for event in &response.events[..taken] {
             print_event(event, common.is_json(), style);
         }
+        // Not acknowledged: some of it may not have been read.
+        if out::is_closed() {
+            return Ok(Exit::Good);
+        }
         left -= taken;
         if let Some(last) = response.events[..taken].last() {
             // What is printed is done with. A later acknowledgement covers one that found no room.
@@ -86,12 +91,12 @@ fn print_event(event: &v1::EventEnvelope, json: bool, style: Style) {
     if json {
         // One object a line: programs read lines.
         if let Ok(line) = serde_json::to_string(event) {
-            println!("{line}");
+            say!("{line}");
         }
         return;
     }
     let name = event.r#type.rsplit('.').next().unwrap_or(&event.r#type);
     let data = event.data.as_ref().map(follow::one_line).unwrap_or_default();
     let data = style.dim(&super::table::cut(&data, DATA_CHARS_MAX));
-    println!("{}  {:<24} {} #{:<4} {data}", moment(event.time.as_ref()), name, event.subject, event.sequence);
+    say!("{}  {:<24} {} #{:<4} {data}", moment(event.time.as_ref()), name, event.subject, event.sequence);
 }

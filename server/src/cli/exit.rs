@@ -93,9 +93,12 @@ impl From<granary::worker::Error> for Failure {
     }
 }
 
-/// `class: message` of a failed run or step.
+/// `class: message`, in one line, of a failed run or step.
 pub fn shown(failure: &v1::Failure) -> String {
-    if failure.message.is_empty() { failure.class.clone() } else { format!("{}: {}", failure.class, failure.message) }
+    // One line, whatever a tool wrote; nor are its escape sequences the terminal's.
+    let words: Vec<&str> = failure.message.split(|c: char| c.is_control()).map(str::trim).collect();
+    let message = words.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join(" ");
+    if message.is_empty() { failure.class.clone() } else { format!("{}: {message}", failure.class) }
 }
 
 #[cfg(test)]
@@ -106,6 +109,19 @@ mod tests {
     fn each_end_of_a_run_has_its_exit_code() {
         for (state, code) in [("Completed", Some(0)), ("Failed", Some(1)), ("Cancelled", Some(4)), ("Running", None)] {
             assert_eq!(Exit::of_run(state).map(|e| e as u8), code, "{state}");
+        }
+    }
+
+    #[test]
+    fn a_failure_is_one_line() {
+        let failure =
+            |message: &str| v1::Failure { class: "tool".into(), message: message.into(), ..Default::default() };
+        for (message, wanted) in [
+            ("", "tool"),
+            ("it  broke", "tool: it  broke"),
+            ("exit code 7\n  it broke\r\n\ntwice\n", "tool: exit code 7 it broke twice"),
+        ] {
+            assert_eq!(shown(&failure(message)), wanted);
         }
     }
 

@@ -2,9 +2,10 @@
 
 use super::client::Client;
 use super::human::{self, Decide, Decided};
+use super::out::say;
 use super::style::Style;
 use super::table::{cut, span};
-use super::{Exit, Failure, exit};
+use super::{Exit, Failure, exit, out};
 use granary_proto::v1;
 use granary_proto::wire::Json;
 use std::collections::{BTreeSet, HashMap};
@@ -107,6 +108,10 @@ impl Follow {
         if let Some(exit) = Exit::of_run(&graph.state) {
             return Ok(Some(exit));
         }
+        // Who only watches has nothing left to do. A run of this command's own goes on, read or not.
+        if self.decide == Decide::Nothing && out::is_closed() {
+            return Ok(Some(Exit::Waiting));
+        }
         human::answer(client, graph, &self.decide, decided, stop).await
     }
 
@@ -114,7 +119,7 @@ impl Follow {
         match self.show {
             Show::Nothing => return,
             Show::Json => {
-                println!("{}", step.as_json());
+                say!("{}", step.as_json());
                 return;
             }
             Show::Lines => {}
@@ -122,7 +127,7 @@ impl Follow {
         let since = self.style.dim(&format!("{:>9}", span(step.at_ms)));
         let state = self.style.state(&step.state, &format!("{:<15}", step.state));
         let line = format!("{since}  {:<width$}  {:<12} {state} {}", step.label, step.kind, step.detail);
-        println!("{}", line.trim_end());
+        say!("{}", line.trim_end());
     }
 
     fn say_why_it_waits(&self, board: &mut Board) {
@@ -130,7 +135,7 @@ impl Follow {
             return;
         }
         for (label, text) in board.new_reasons() {
-            println!("{}", self.style.dim(&format!("{:>9}  {label}: waits for {text}", "")));
+            say!("{}", self.style.dim(&format!("{:>9}  {label}: waits for {text}", "")));
         }
     }
 }
@@ -300,25 +305,25 @@ pub fn print_end(graph: &v1::RunGraph, style: Style) {
         (Some(from), Some(to)) => format!(" in {}", span(to.millis() - from.millis())),
         _ => String::new(),
     };
-    println!("\nrun {} {}{took}", graph.run_id, style.state(&graph.state, &graph.state));
+    say!("\nrun {} {}{took}", graph.run_id, style.state(&graph.state, &graph.state));
     if let Some(failure) = &graph.failure {
         let at = if graph.failed_step_id.is_empty() { String::new() } else { format!("at {}: ", graph.failed_step_id) };
-        println!("failed      {at}{}", exit::shown(failure));
+        say!("failed      {at}{}", exit::shown(failure));
         if !graph.compensation_entries.is_empty() {
             let done: Vec<String> =
                 graph.compensation_entries.iter().map(|e| format!("{} {}", e.compensation_step_id, e.state)).collect();
-            println!("compensated {} ({})", if graph.compensated { "yes" } else { "no" }, done.join(", "));
+            say!("compensated {} ({})", if graph.compensated { "yes" } else { "no" }, done.join(", "));
         }
     }
     if let Some(follow_up) = graph.follow_up.as_ref().filter(|f| !f.reason.is_empty()) {
-        println!("follow up   {}", follow_up.reason);
-        println!("  undone      {}", follow_up.undone_step_ids.join(", "));
-        println!("  not undone  {}", follow_up.not_undone_step_ids.join(", "));
+        say!("follow up   {}", follow_up.reason);
+        say!("  undone      {}", follow_up.undone_step_ids.join(", "));
+        say!("  not undone  {}", follow_up.not_undone_step_ids.join(", "));
     }
     let Some(output) = &graph.output else { return };
-    println!("output\n{}", pretty(output));
+    say!("output\n{}", pretty(output));
     for (name, path) in files_in(output) {
-        println!("{name:<11} {path}");
+        say!("{name:<11} {path}");
     }
 }
 

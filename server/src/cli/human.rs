@@ -1,12 +1,13 @@
 //! Questions that a run has for people: answered at the terminal, by a rule, or left.
 
 use super::client::Client;
+use super::out::{say, say_part};
 use super::table::moment;
-use super::{Exit, Failure, approvals, follow};
+use super::{Exit, Failure, approvals, follow, out};
 use granary_proto::v1;
 use granary_proto::wire::Json;
 use std::collections::HashSet;
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 use tokio_util::sync::CancellationToken;
 
 /// Lines of a proposal that are shown.
@@ -122,14 +123,16 @@ async fn decide(client: &Client, approval: &v1::Approval, answer: Answer) -> Res
 
 /// Asks at the terminal. `None`: later, or standard input has ended.
 async fn ask(approval: &v1::Approval, stop: &CancellationToken) -> Option<Answer> {
-    println!();
+    say!();
     for line in question(approval) {
-        println!("  {line}");
+        say!("  {line}");
     }
     for _ in 0..TRIES {
-        print!("  {} ", prompt(approval));
-        // A prompt that cannot be shown is no reason to stop.
-        let _ = std::io::stdout().flush();
+        say_part!("  {} ", prompt(approval));
+        // Who is not shown the question cannot answer it.
+        if out::is_closed() {
+            return None;
+        }
         let line = tokio::select! {
             line = read_line() => line?,
             () = stop.cancelled() => return None,
@@ -137,7 +140,7 @@ async fn ask(approval: &v1::Approval, stop: &CancellationToken) -> Option<Answer
         match understand(approval, line.trim()) {
             Understood::Answer(answer) => return Some(answer),
             Understood::Later => return None,
-            Understood::Not(why) => println!("  {why}"),
+            Understood::Not(why) => say!("  {why}"),
         }
     }
     None

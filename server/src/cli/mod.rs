@@ -10,6 +10,7 @@ mod events;
 mod exit;
 mod follow;
 mod human;
+mod out;
 mod run;
 mod runs;
 mod signals;
@@ -20,6 +21,7 @@ mod worker;
 
 use clap::{Parser, Subcommand, ValueEnum};
 pub use exit::{Exit, Failure};
+pub use out::{complain, fault};
 
 /// Where a server is looked for if none is named.
 pub const DEFAULT_SERVER: &str = "http://127.0.0.1:7420";
@@ -42,9 +44,11 @@ pub struct Common {
     /// Address of a silo, e.g. http://127.0.0.1:7420
     #[arg(long, global = true, env = "GRANARY_SERVER", value_name = "URL")]
     pub server: Option<String>,
-    /// Whose runs; each tenant sees only its own.
-    #[arg(long, global = true, env = "GRANARY_TENANT", default_value = "default")]
-    pub tenant: String,
+    /// Whose runs; each tenant sees only its own. By default `default`.
+    ///
+    /// A worker takes its file's tenant if none is named here.
+    #[arg(long, global = true, env = "GRANARY_TENANT")]
+    tenant: Option<String>,
     /// Tables for people, JSON for programs.
     #[arg(long, global = true, env = "GRANARY_FORMAT", value_enum, default_value_t = Format::Table)]
     pub format: Format,
@@ -80,9 +84,8 @@ impl Command {
     /// What is logged when nobody says: a command in the foreground keeps silent unless something is wrong.
     pub fn default_log(&self) -> &'static str {
         match self {
-            Command::Dev(args) if args.quiet => "warn,openraft=error",
-            // Each start of a shard is an election, and openraft has much to say about each.
-            Command::Dev(_) | Command::Worker(_) => "info,openraft=error",
+            Command::Dev(args) if args.quiet => "warn",
+            Command::Dev(_) | Command::Worker(_) => "info",
             Command::Run(_) => "error",
             _ => "warn",
         }
@@ -107,6 +110,10 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
 impl Common {
     pub fn url(&self) -> &str {
         self.server.as_deref().unwrap_or(DEFAULT_SERVER)
+    }
+
+    pub fn tenant(&self) -> &str {
+        self.tenant.as_deref().unwrap_or(granary::tenant::DEFAULT_TENANT)
     }
 
     pub fn is_json(&self) -> bool {

@@ -4,6 +4,7 @@ use super::client::Client;
 use super::document::{Document, read_json};
 use super::follow::{self, Follow, Show};
 use super::human::Decide;
+use super::out::{complain, say};
 use super::style::Style;
 use super::worker::{self, Overrides};
 use super::{Common, Exit, Failure, draw, signals};
@@ -102,12 +103,14 @@ fn work(common: &Common, args: &RunArgs, file: Option<&Path>, url: &str) -> Resu
     let Some(file) = file else { return Ok(None) };
     let overrides = Overrides {
         server: Some(url.to_owned()),
+        // Another tenant's worker would never be asked.
+        tenant: Some(common.tenant().to_owned()),
         // Beside the data, so that a kill of everything is a kill of one folder's world.
         state: Some(args.data.join("worker")),
         drain: Some(DRAIN),
         ..Overrides::default()
     };
-    let worker = worker::make(common, file, overrides)?;
+    let worker = worker::make(file, overrides)?;
     let stop = CancellationToken::new();
     Ok(Some((worker::spawn(worker, stop.clone()), stop)))
 }
@@ -121,12 +124,12 @@ async fn follow_run(
     url: &str,
     stop: &CancellationToken,
 ) -> Result<Exit, Failure> {
-    let client = Client::connect_to(url, &common.tenant).await?;
+    let client = Client::connect_to(url, common.tenant()).await?;
     let run_id = args.run_id.unwrap_or_else(Uuid::now_v7).to_string();
     let style = Style::of_stdout();
     if !common.is_json() {
         // First of all, so that it is known whatever happens next.
-        println!("run {run_id}");
+        say!("run {run_id}");
     }
     match existing(&client, &run_id, args.run_id.is_some()).await? {
         Some(run) if run.definition_id != document.definition_id => {
@@ -135,7 +138,7 @@ async fn follow_run(
                 document.definition_id, run.definition_id
             )));
         }
-        Some(_) if !common.is_json() => println!("{}", style.dim("it is there already: going on with it")),
+        Some(_) if !common.is_json() => say!("{}", style.dim("it is there already: going on with it")),
         Some(_) => {}
         None => {
             let release_id = publish(common, &client, documents).await?;
@@ -196,15 +199,12 @@ async fn publish_one(common: &Common, client: &Client, document: &Document) -> R
     let path = document.path.display().to_string();
     if !answer.findings.is_empty() {
         // On standard error: standard output belongs to the run.
-        eprint!("{}", draw::findings(&path, &document.text, &answer.findings, Style::plain()));
+        complain(draw::findings(&path, &document.text, &answer.findings, Style::plain()).trim_end());
     }
     match answer.version.filter(|_| answer.loaded) {
         Some(version) => {
             if !common.is_json() {
-                println!(
-                    "{}",
-                    Style::of_stdout().dim(&format!("{path} runs as a draft (release {})", version.release_id))
-                );
+                say!("{}", Style::of_stdout().dim(&format!("{path} runs as a draft (release {})", version.release_id)));
             }
             Ok(version.release_id)
         }
@@ -233,14 +233,16 @@ async fn submit(
 }
 
 async fn say_how_to_go_on(client: &Client, common: &Common, args: &RunArgs, run_id: &str) -> Result<(), Failure> {
-    println!("\nrun {run_id} has not ended");
+    say!("\nrun {run_id} has not ended");
     for approval in super::approvals::all(client, "pending", run_id).await? {
-        println!(
+        say!(
             "  {} waits for a decision: approval {} version {}",
-            approval.step_id, approval.approval_id, approval.proposal_version
+            approval.step_id,
+            approval.approval_id,
+            approval.proposal_version
         );
     }
-    println!("Go on with:\n  {}", again(common, args, run_id));
+    say!("Go on with:\n  {}", again(common, args, run_id));
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use super::client::Client;
 use super::document::read_json;
 use super::follow::{self, Follow, Show};
 use super::human::Decide;
+use super::out::{say, say_part};
 use super::style::Style;
 use super::table::{Table, cut, moment, span};
 use super::{Common, Exit, Failure, exit};
@@ -135,7 +136,7 @@ async fn start(common: &Common, client: &Client, args: StartArgs) -> Result<Exit
     if common.is_json() {
         print_json(&answer)?;
     } else {
-        println!("{run_id}{}", if answer.repeated { " (started before)" } else { "" });
+        say!("{run_id}{}", if answer.repeated { " (started before)" } else { "" });
     }
     Ok(Exit::Good)
 }
@@ -180,7 +181,7 @@ async fn list(common: &Common, client: &Client, args: ListArgs) -> Result<Exit, 
             why(run),
         ]);
     }
-    print!("{}", table.render(Style::of_stdout()));
+    say_part!("{}", table.render(Style::of_stdout()));
     Ok(Exit::Good)
 }
 
@@ -219,7 +220,7 @@ async fn show(common: &Common, client: &Client, run_id: String) -> Result<Exit, 
     let style = Style::of_stdout();
     let line = |name: &str, value: &str| {
         if !value.is_empty() && value != "-" {
-            println!("{name:<12}{value}");
+            say!("{name:<12}{value}");
         }
     };
     line("run", &run.run_id);
@@ -241,10 +242,10 @@ async fn show(common: &Common, client: &Client, run_id: String) -> Result<Exit, 
         line("undone", &follow_up.undone_step_ids.join(", "));
         line("not undone", &follow_up.not_undone_step_ids.join(", "));
     }
-    println!();
-    print!("{}", steps_table(&graph).render(style));
+    say!();
+    say_part!("{}", steps_table(&graph).render(style));
     if let Some(output) = &run.output {
-        println!("\noutput\n{}", follow::pretty(output));
+        say!("\noutput\n{}", follow::pretty(output));
     }
     Ok(Exit::Good)
 }
@@ -286,7 +287,7 @@ async fn cancel(common: &Common, client: &Client, run_id: String, reason: String
     if common.is_json() {
         print_json(&run)?;
     } else {
-        println!("{}", run.state);
+        say!("{}", run.state);
     }
     Ok(Exit::Good)
 }
@@ -327,11 +328,11 @@ async fn journal(common: &Common, client: &Client, run_id: String, after: u64) -
             cut(&detail, VALUE_CHARS_MAX),
         ]);
     }
-    print!("{}", table.render(Style::of_stdout()));
+    say_part!("{}", table.render(Style::of_stdout()));
     Ok(Exit::Good)
 }
 
 pub fn print_json<T: Serialize>(value: &T) -> Result<(), Failure> {
-    println!("{}", serde_json::to_string_pretty(value).map_err(|e| Failure::no("internal", e.to_string()))?);
+    say!("{}", serde_json::to_string_pretty(value).map_err(|e| Failure::no("internal", e.to_string()))?);
     Ok(())
 }

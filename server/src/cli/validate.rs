@@ -1,6 +1,7 @@
 //! `granary validate`: judges a document without a server.
 
 use super::document::Document;
+use super::out::{say, say_part};
 use super::style::Style;
 use super::{Common, Exit, Failure, draw};
 use grains::definition::{self, Environment, Mode};
@@ -25,12 +26,12 @@ pub fn run(common: &Common, args: &ValidateArgs) -> Result<Exit, Failure> {
     let response = judge(document, mode, &documents);
     let valid = response.valid;
     if common.is_json() {
-        println!("{}", serde_json::to_string_pretty(&response).map_err(|e| Failure::no("internal", e.to_string()))?);
+        say!("{}", serde_json::to_string_pretty(&response).map_err(|e| Failure::no("internal", e.to_string()))?);
     } else {
         let path = document.path.display().to_string();
-        print!("{}", draw::findings(&path, &document.text, &response.findings, Style::of_stdout()));
+        say_part!("{}", draw::findings(&path, &document.text, &response.findings, Style::of_stdout()));
         if valid {
-            println!("{path}: valid ({} steps, graph hash {})", response.step_count, response.graph_hash);
+            say!("{path}: valid ({} steps, graph hash {})", response.step_count, response.graph_hash);
         }
     }
     Ok(if valid { Exit::Good } else { Exit::Usage })

@@ -1,6 +1,7 @@
 //! `granary worker`: does the attempts of a server, as its file says.
 
 use super::{Common, Exit, Failure, signals};
+use granary::tenant::DEFAULT_TENANT;
 use granary::worker::{Journal, Worker, WorkerOptions, config};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,9 +26,14 @@ pub struct WorkerArgs {
 }
 
 pub async fn run(common: &Common, args: WorkerArgs) -> Result<Exit, Failure> {
-    let overrides =
-        Overrides { server: common.server.clone(), capacity: args.capacity, state: args.state, drain: None };
-    let worker = make(common, &args.config, overrides)?;
+    let overrides = Overrides {
+        server: common.server.clone(),
+        tenant: common.tenant.clone(),
+        capacity: args.capacity,
+        state: args.state,
+        drain: None,
+    };
+    let worker = make(&args.config, overrides)?;
     let stop = signals::stop();
     worker.run(stop).await?;
     Ok(Exit::Good)
@@ -37,16 +43,17 @@ pub async fn run(common: &Common, args: WorkerArgs) -> Result<Exit, Failure> {
 #[derive(Default)]
 pub struct Overrides {
     pub server: Option<String>,
+    pub tenant: Option<String>,
     pub capacity: Option<u32>,
     pub state: Option<PathBuf>,
     pub drain: Option<Duration>,
 }
 
-pub fn make(common: &Common, file: &Path, overrides: Overrides) -> Result<Worker, Failure> {
+pub fn make(file: &Path, overrides: Overrides) -> Result<Worker, Failure> {
     let config = config::read(file, &|name| std::env::var(name).ok())?;
     let options = WorkerOptions {
         server: overrides.server.or(config.server).unwrap_or_else(|| super::DEFAULT_SERVER.to_owned()),
-        tenant: config.tenant.unwrap_or_else(|| common.tenant.clone()),
+        tenant: overrides.tenant.or(config.tenant).unwrap_or_else(|| DEFAULT_TENANT.to_owned()),
         capacity: overrides.capacity.unwrap_or(config.capacity),
         drain: overrides.drain.unwrap_or(config.drain),
     };

@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn refusals_name_key_and_place() {
         type Case = (&'static str, &'static str, &'static [(&'static str, &'static str)], &'static [&'static str]);
-        let cases: [Case; 11] = [
+        let cases: [Case; 12] = [
             ("a.yaml", "maxFanout: 3", &[], &["a.yaml", "\"maxFanout\""]),
             ("a.yaml", "workflows: { engine: { maxFanOut: 3 } }", &[], &["a.yaml", "workflows.engine.maxFanOut"]),
             ("a.toml", "[workflows.engin]\nmaxFanout = 3", &[], &["a.toml", "workflows.engin"]),
@@ -282,6 +282,7 @@ mod tests {
             ("a.yaml", "shards: 0", &[], &["a.yaml", "shards between 1 and 4096", "found 0"]),
             ("a.yaml", "runControl: mixed", &[], &["a.yaml", "at runControl"]),
             ("a.yaml", "shards: 3\nshards: 4", &[], &["a.yaml", "duplicate"]),
+            ("a.yaml", "log: 'info,cluster=loud'", &[], &["a.yaml", "at log", "cluster=loud"]),
             ("a.yaml", "- shards", &[], &["a.yaml", "a list"]),
             ("a.yaml", "agentRegistry: { endpoint: \"registry\" }", &[], &["agentRegistry.endpoint", "registry"]),
         ];

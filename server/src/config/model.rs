@@ -20,7 +20,7 @@ pub struct Config {
     pub development: bool,
     /// How long a stop may take before the process ends anyway.
     pub drain_seconds: u64,
-    /// A `tracing` filter, e.g. `info,cluster=debug`. Reloadable.
+    /// A `tracing` filter, e.g. `info,cluster=debug`; empty = what fits the command. `GRANARY_LOG` comes before it. Reloadable.
     pub log: String,
     pub store: StoreConfig,
     pub workflows: WorkflowsConfig,
@@ -134,7 +134,7 @@ impl Default for Config {
             run_control: RunControlMode::Bundled,
             development: false,
             drain_seconds: 20,
-            log: "info".to_owned(),
+            log: String::new(),
             store: StoreConfig::default(),
             workflows: WorkflowsConfig::default(),
             policy: PolicyConfig::default(),
@@ -186,6 +186,7 @@ impl Config {
                 return Err(format!("Expected {key} between {least} and {most}, but found {found}"));
             }
         }
+        crate::telemetry::check(&self.log).map_err(|why| format!("at log: {why}"))?;
         if engine.condition_language != "jsonlogic" {
             return Err(format!(
                 "Expected workflows.engine.conditionLanguage to be \"jsonlogic\", but found {:?}",

@@ -3,10 +3,10 @@
 //! The directory is watched, not the file: editors and mounted ConfigMaps replace the file (or a link above it), and a
 //! watch on the old one would then see nothing any more.
 
-use super::{Config, Source, load};
+use super::{Config, Error, Source, load};
 use arc_swap::ArcSwap;
 use notify::Watcher as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -79,14 +79,18 @@ impl Watcher {
             }
         })?;
         notify.watch(&folder, notify::RecursiveMode::NonRecursive)?;
+        let mut reader = Reader::new(source, &file);
         let task = tokio::spawn(async move {
             while changes.recv().await.is_some() {
                 tokio::time::sleep(SETTLE).await;
                 let _ = changes.try_recv();
-                match load(&source) {
-                    Ok(fresh) => {
+                match reader.look() {
+                    // Something else in the folder changed.
+                    None => {}
+                    Some(Ok((fresh, changed_keys))) => {
                         let before = live.get();
-                        for key in live.take_over(&fresh) {
+                        // A key that the command line laid over the file is always different, and no news.
+                        for key in live.take_over(&fresh).into_iter().filter(|key| changed_keys.contains(key)) {
                             tracing::warn!(key, "changed in the file, but in force only after a restart");
                         }
                         if *before != *live.get() {
@@ -95,11 +99,45 @@ impl Watcher {
                         }
                     }
                     // The old one stays in force.
-                    Err(error) => tracing::error!(%error, "configuration not taken over"),
+                    Some(Err(error)) => tracing::error!(%error, "configuration not taken over"),
                 }
             }
         });
         Ok(Some(Self { task, _notify: notify }))
+    }
+}
+
+/// The file as it was when it was read last.
+///
+/// Which entry of the folder a change came by does not matter (a ConfigMap changes a link above the file, and a log may lie
+/// beside it and change all the time): what counts is whether the file holds something else. Without that, a log in the folder
+/// would make a line about each of its own lines.
+struct Reader {
+    source: Source,
+    file: PathBuf,
+    /// `None`: it could not be read.
+    content: Option<Vec<u8>>,
+    config: Option<Config>,
+}
+
+impl Reader {
+    fn new(source: Source, file: &Path) -> Self {
+        let config = load(&source).ok();
+        Self { content: std::fs::read(file).ok(), file: file.to_owned(), source, config }
+    }
+
+    /// `None` if the file holds what it held, else what it says now and the keys for which that is something new.
+    fn look(&mut self) -> Option<Result<(Config, Vec<String>), Error>> {
+        let content = std::fs::read(&self.file).ok();
+        if content == self.content {
+            return None;
+        }
+        self.content = content;
+        Some(load(&self.source).map(|fresh| {
+            let before = self.config.replace(fresh.clone());
+            let changed = before.map(|before| differences(&before, &fresh)).unwrap_or_default();
+            (fresh, changed)
+        }))
     }
 }
 
@@ -140,6 +178,30 @@ mod tests {
         let now = live.get();
         assert_eq!((now.workflows.engine.max_fanout, now.shards), (3, 16));
         assert_eq!(now.policy.action_classes, ["read"]);
+    }
+
+    /// [P5] What else changes in the folder is no reason to read the file again; what is wrong is said once.
+    #[test]
+    fn only_new_content_is_news() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let path = dir.path().join("granary.yaml");
+        let write = |text: &str| std::fs::write(&path, text).expect("write");
+        write("shards: 3");
+        let source = Source { file: Some(path.clone()), environment: Vec::new(), base: Config::default() };
+        let mut reader = Reader::new(source, &path);
+        std::fs::write(dir.path().join("granary.log"), "a line").expect("write");
+        assert!(reader.look().is_none());
+        write("shards: 3");
+        assert!(reader.look().is_none(), "written again, but the same");
+        write("shards: none");
+        assert!(reader.look().is_some_and(|found| found.is_err()));
+        assert!(reader.look().is_none(), "said once");
+        write("shards: 3\nname: b");
+        let (fresh, changed) = reader.look().expect("new").expect("right");
+        assert_eq!((fresh.shards, changed), (3, vec!["name".to_owned()]));
+        std::fs::remove_file(&path).expect("remove");
+        assert!(reader.look().is_some_and(|found| found.is_err()));
+        assert!(reader.look().is_none(), "said once");
     }
 
     /// [P5] A replaced file is seen, a bad one changes nothing, and the next good one is taken.
