@@ -114,8 +114,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_one_line() {
-        let failure =
-            |message: &str| v1::Failure { class: "tool".into(), message: message.into(), ..Default::default() };
+        let failure = |message: &str| v1::Failure { class: "tool".into(), message: message.into() };
         for (message, wanted) in [
             ("", "tool"),
             ("it  broke", "tool: it  broke"),
