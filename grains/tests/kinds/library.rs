@@ -67,7 +67,7 @@ fn a_release_is_put_once() {
         payload: Some(v1::event::Payload::DefinitionLoaded(loaded)),
     };
     assert_eq!(world.events, [event]);
-    assert_eq!(world.call::<calls::PutRelease>(&target, release::GET, &()).expect("loaded"), put("1", "h1"));
+    assert_eq!(world.call::<calls::PutRelease>(&target, release::GET, &()).expect("loaded"), at(1));
 }
 
 /// A draft's schemas follow the author's edits without a second event.
