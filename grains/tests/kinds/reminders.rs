@@ -118,7 +118,8 @@ fn a_far_deadline_leaves_with_the_run() {
             world.report(first, "Succeeded", "1").expect("taken");
             let second = world.attempt_of("b");
             if end.is_empty() {
-                let request = v1::CancelRunRequest { run_id: run.key.to_string(), reason: "enough".into() };
+                let request =
+                    v1::CancelRunRequest { run_id: run.key.to_string(), reason: "enough".into(), ..Default::default() };
                 let _: v1::Run = world.call(&run, run::CANCEL, &request).expect("cancelled");
             } else {
                 world.report(second, end, "").expect("taken");
