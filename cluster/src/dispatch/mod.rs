@@ -1,7 +1,7 @@
 //! Work and workers: which attempt goes to which worker, and for how long.
 //!
 //! Knows nothing of workflows. Queues, workers and leases belong to one tenant each and share nothing with another's, so one
-//! tenant's flood waits in its own queues. The rules are in [`pool`]; here are the locks, the bounds and the calls to grains.
+//! tenant's flood waits in its own queues. The rules are in `pool`; here are the locks, the bounds and the calls to grains.
 
 mod places;
 mod pool;

@@ -2,7 +2,7 @@
 //!
 //! An [`Expression`] is compiled once, when a definition is read, and evaluated on recorded values only. What it reads is
 //! known before it runs, what it may cost is known before it runs, and data never becomes a rule. The evaluator below is
-//! `jsonlogic-rs`; nothing of it is visible outside of this module, and it never sees a rule that [`guard`] has not
+//! `jsonlogic-rs`; nothing of it is visible outside of this module, and it never sees a rule that `guard` has not
 //! checked and rewritten.
 //!
 //! # The pinned meaning

@@ -27,7 +27,7 @@ pub enum Cancellable {
 }
 
 impl Authority {
-    /// [R12] Refused if the run ended otherwise: of a completion and a cancel at the same time one wins, and the other is
+    /// (R12) Refused if the run ended otherwise: of a completion and a cancel at the same time one wins, and the other is
     /// told so.
     pub fn check_cancel(&self, reason: &str) -> Result<Cancellable, Rejection> {
         check_text(reason, "reason")?;

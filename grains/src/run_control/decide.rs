@@ -57,7 +57,7 @@ impl Authority {
         }
     }
 
-    /// [R8] An exact version, once.
+    /// (R8) An exact version, once.
     pub fn check_decide(&self, request: DecideApprovalRequest) -> Result<Verdict<DecisionMade>, Rejection> {
         let view = self.approval(&request.approval_id)?;
         let id = Uuid::try_parse(&view.approval_id).unwrap_or_default();

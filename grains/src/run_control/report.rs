@@ -12,7 +12,7 @@ use serde::de::IgnoredAny;
 use uuid::Uuid;
 
 impl Authority {
-    /// [C3] `report` has a worker's outcome of an attempt of this run.
+    /// (C3) `report` has a worker's outcome of an attempt of this run.
     pub fn check_report(&self, report: Report) -> Result<Verdict<AttemptEnd>, Rejection> {
         let run = self.submitted()?;
         let id = Uuid::try_parse(&report.attempt_id).map_err(|_| {
