@@ -3,15 +3,22 @@
 use prost::Message;
 use std::path::PathBuf;
 
-const FILES: [&str; 8] = [
+const FILES: [&str; 15] = [
     "granary/v1/common.proto",
     "granary/v1/engine.proto",
     "granary/v1/run_control.proto",
     "granary/v1/workers.proto",
     "granary/v1/outside.proto",
+    "granary/v1/cluster.proto",
     "granary/calls/v1/calls.proto",
     "granary/storage/v1/shard.proto",
     "granary/storage/v1/rows.proto",
+    "granary/storage/v1/book.proto",
+    "granary/peers/v1/raft.proto",
+    "granary/peers/v1/mesh.proto",
+    "granary/peers/v1/silo.proto",
+    "granary/peers/v1/book.proto",
+    "granary/peers/v1/relay.proto",
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -8,6 +8,7 @@
 mod activation;
 mod catalog;
 pub mod clock;
+pub mod directory;
 pub mod dispatch;
 mod effects;
 pub mod events;
@@ -17,6 +18,7 @@ pub mod lists;
 pub mod metrics;
 pub mod options;
 mod outbox;
+pub mod peers;
 pub mod placement;
 mod reaper;
 pub mod refusal;

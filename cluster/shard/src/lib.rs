@@ -5,6 +5,7 @@
 //! crate alone knows openraft, sled and fjall. It deliberately does not know what a grain does.
 
 pub mod api;
+pub mod link;
 mod error;
 mod log;
 mod raft;
@@ -15,5 +16,6 @@ pub use api::{
     ReminderRecord, Shard, ShardId, StateBackend,
 };
 pub use error::Error;
+pub use link::{LinkError, NoLink, NodeId, RaftFrame, RaftKind, RaftLink};
 #[doc(hidden)]
 pub use log::bench as log_bench;

@@ -53,6 +53,9 @@ pub(crate) struct Envelope {
     permit: Permit,
 }
 
+/// Local to this process: nothing of it can be sent to another node.
+impl ractor::Message for Envelope {}
+
 /// A message that was never handled has changed nothing: its sender may try another activation.
 impl Drop for Envelope {
     fn drop(&mut self) {
