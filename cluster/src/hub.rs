@@ -2,11 +2,13 @@
 
 use crate::dispatch::Dispatch;
 use crate::events::Readers;
+use crate::hop::Around;
 use crate::metrics::Metrics;
 use crate::room::Room;
 use crate::watch::Watches;
 use crate::{Clock, SiloOptions, Supplier};
 use grain_contract::{GrainId, GrainKind, GrainType};
+use shard::{NodeId, ShardId};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,6 +16,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) struct Hub {
+    pub(crate) around: Around,
     pub(crate) options: SiloOptions,
     pub(crate) types: HashMap<GrainKind, Arc<dyn GrainType>>,
     pub(crate) supplier: Arc<dyn Supplier>,
@@ -41,7 +44,12 @@ pub(crate) struct Hub {
 impl Hub {
     pub(crate) fn room(&self, grain: &GrainId) -> &Arc<Room> {
         let shards = u32::try_from(self.rooms.len()).unwrap_or(u32::MAX);
-        &self.rooms[crate::placement::shard_of(grain, shards).0 as usize]
+        &self.rooms[crate::placement::home_of(grain, shards).0 as usize]
+    }
+
+    /// Who leads the shard, as far as is known here; may be wrong.
+    pub(crate) fn leader_of(&self, shard: ShardId) -> Option<NodeId> {
+        self.rooms.get(shard.0 as usize)?.store.leadership().borrow().leader
     }
 
     pub(crate) fn is_draining(&self) -> bool {

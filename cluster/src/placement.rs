@@ -9,6 +9,14 @@ use shard::ShardId;
 /// Name of the function below; a change of the function is a new name and a migration.
 pub const PLACEMENT: &str = "xxh3-64-modulo-1";
 
+/// The tenant of what the cluster keeps about itself. No caller can name it: a tenant that begins with a dash is refused at the edge.
+pub const OWN_TENANT: &str = "-granary";
+
+/// Where a grain lives: what the cluster keeps about itself in shard 0, everything else by [`shard_of`].
+pub fn home_of(grain: &GrainId, shards: u32) -> ShardId {
+    if grain.tenant.as_str() == OWN_TENANT { ShardId(0) } else { shard_of(grain, shards) }
+}
+
 /// The shard of a grain: xxh3-64 of its partition bytes, modulo the number of shards.
 pub fn shard_of(grain: &GrainId, shards: u32) -> ShardId {
     let hash = xxhash_rust::xxh3::xxh3_64(&grain.partition_bytes());
@@ -30,6 +38,14 @@ mod tests {
         };
         let found: Vec<u32> = (0..20).map(shard).collect();
         assert_eq!(found, GOLDEN);
+    }
+
+    #[test]
+    fn the_book_is_in_shard_0() {
+        let book = GrainId::new(&OWN_TENANT.into(), &"cluster".into(), "book");
+        assert_eq!((home_of(&book, 16), home_of(&book, 1)), (ShardId(0), ShardId(0)));
+        let run = GrainId::new(&"acme".into(), &"run".into(), "0190-0");
+        assert_eq!(home_of(&run, 16), shard_of(&run, 16));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::dispatch::Dispatch;
 use crate::events::{Readers, keep_all, run_keeper, run_retention};
+use crate::hop::Around;
 use crate::hub::Hub;
 use crate::metrics::Metrics;
 use crate::room::{self, Room};
@@ -77,6 +78,7 @@ impl Silo {
         types: Vec<Arc<dyn GrainType>>,
         supplier: Arc<dyn Supplier>,
         clock: Arc<dyn Clock>,
+        around: Around,
     ) -> Result<Silo, Error> {
         let shards = (0..host.shards()).map(|n| host.shard(ShardId(n)).ok_or(shard::Error::Closed));
         let shards = shards.collect::<Result<Vec<_>, _>>()?;
@@ -84,7 +86,7 @@ impl Silo {
             return Err(shard::Error::Closed.into());
         }
         let store = |shard| Arc::new(HostedShard { host: host.clone(), shard }) as Arc<dyn Store>;
-        Self::start_over(shards.into_iter().map(store).collect(), options, types, supplier, clock)
+        Self::start_over(shards.into_iter().map(store).collect(), options, types, supplier, clock, around)
     }
 
     pub(crate) fn start_over(
@@ -93,6 +95,7 @@ impl Silo {
         types: Vec<Arc<dyn GrainType>>,
         supplier: Arc<dyn Supplier>,
         clock: Arc<dyn Clock>,
+        around: Around,
     ) -> Result<Silo, Error> {
         let mut by_kind = HashMap::new();
         for behaviour in types {
@@ -105,6 +108,7 @@ impl Silo {
         let rooms: Vec<Arc<Room>> =
             stores.into_iter().enumerate().map(|(n, store)| Arc::new(Room::new(number(n), store))).collect();
         let hub = Arc::new_cyclic(|hub| Hub {
+            around,
             dispatch: Arc::new(Dispatch::new(hub.clone(), rooms.len(), options.lease, clock.clone())),
             options,
             types: by_kind,
@@ -139,13 +143,14 @@ impl Silo {
     /// Rows of one table of a grain behind `after`, as they were last committed, at most `limit`.
     ///
     /// # Errors
-    /// `Unavailable`.
-    pub fn rows(
+    /// `Unavailable` if no owner answered before the deadline.
+    pub async fn rows(
         &self,
         target: &GrainId,
         table: Table,
         after: Option<&[u8]>,
         limit: usize,
+        _deadline: tokio::time::Instant,
     ) -> Result<Vec<Row>, Rejection> {
         self.hub.room(target).store.rows(target, table, after, limit).map_err(refusal::of_store)
     }
@@ -154,13 +159,14 @@ impl Silo {
     /// [`grain_contract::limits::PAGE_MAX`] entries.
     ///
     /// # Errors
-    /// `Invalid` for a token of something else; `Unavailable`.
-    pub fn index_page(
+    /// `Invalid` for a token of something else; `Unavailable` if not every shard's owner answered before the deadline.
+    pub async fn index_page(
         &self,
         index: &str,
         tenant: &TenantId,
         page_token: &str,
         limit: usize,
+        _deadline: tokio::time::Instant,
     ) -> Result<IndexPage, Rejection> {
         lists::index_page(&self.hub.rooms, index, tenant, page_token, limit)
     }

@@ -3,7 +3,8 @@
 mod toy;
 
 use cluster::{
-    ManualClock, ReadEvents, ReadFrom, Request, Silo, SiloOptions, Supplier, ToWorker, WorkerHello, WorkerSession,
+    Around, ManualClock, ReadEvents, ReadFrom, Request, Silo, SiloOptions, Supplier, ToWorker, WorkerHello,
+    WorkerSession,
 };
 use futures::future::{BoxFuture, join_all};
 use grain_contract::{GrainId, Method, Need, Rejection, Supply, Timestamp};
@@ -38,7 +39,9 @@ impl Node {
         let clock = ManualClock::at(Timestamp(at));
         let options = SiloOptions::new("test", toy::CLAIM, toy::LEASE_EXPIRED, toy::SWEEP, toy::OPEN);
         let types = vec![Arc::new(toy::Toys) as _];
-        let silo = Silo::start(host.clone(), options, types, Arc::new(Nothing), Arc::new(clock.clone())).await;
+        let silo =
+            Silo::start(host.clone(), options, types, Arc::new(Nothing), Arc::new(clock.clone()), Around::alone())
+                .await;
         Self { host, silo: silo.expect("one kind"), clock }
     }
 
@@ -127,7 +130,11 @@ async fn everything_outlives_a_stop(state: StateBackend) {
     let mut token = String::new();
     let mut listed = Vec::new();
     loop {
-        let page = node.silo.index_page(toy::OPEN, &"acme".into(), &token, 7).expect("a page");
+        let page = node
+            .silo
+            .index_page(toy::OPEN, &"acme".into(), &token, 7, tokio::time::Instant::now() + Duration::from_secs(20))
+            .await
+            .expect("a page");
         listed.extend(page.entries.into_iter().map(|entry| entry.grain.key.to_string()));
         token = page.next_page_token;
         if token.is_empty() {

@@ -8,7 +8,7 @@ use crate::library::{Library, Supplies};
 use crate::metrics::{Figures, follow};
 use crate::{grpc, http, telemetry};
 use anyhow::Context as _;
-use cluster::{Clock, Silo, SiloOptions, SystemClock};
+use cluster::{Around, Clock, Silo, SiloOptions, SystemClock};
 use grains::kinds::{KindOptions, RunMode, grain_types, methods};
 use shard::{Host, HostOptions, StateBackend};
 use std::net::SocketAddr;
@@ -83,7 +83,7 @@ impl Granary {
             Host::open(host_options(&config)).await.with_context(|| format!("cannot open data folder {folder}"))?;
         let supplies = Arc::new(Supplies(Arc::clone(&library)));
         let types = grain_types(kind_options(&live));
-        let silo = Silo::start(host.clone(), silo_options(&config), types, supplies, clock).await?;
+        let silo = Silo::start(host.clone(), silo_options(&config), types, supplies, clock, Around::alone()).await?;
         library.attach(silo.clone());
         figures.census().attach(host.clone());
         let follower = tokio::spawn(follow(silo.clone(), host.clone(), Arc::clone(&figures)));

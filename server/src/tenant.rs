@@ -55,10 +55,12 @@ impl Caller {
 fn tenant_of(bytes: &[u8], development: bool) -> Result<TenantId, Rejection> {
     let shown = || String::from_utf8_lossy(bytes).chars().take(limits::NAME_BYTES_MAX).collect::<String>();
     let fine = (1..=limits::NAME_BYTES_MAX).contains(&bytes.len())
+        // Names that begin with a dash are the cluster's own.
+        && bytes.first() != Some(&b'-')
         && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
     if !fine {
         let message = format!(
-            "Expected 1 to {} letters, digits, '-', '_' or '.' as tenant, but found {:?}.",
+            "Expected 1 to {} letters, digits, '-', '_' or '.' (no '-' at the start) as tenant, but found {:?}.",
             limits::NAME_BYTES_MAX,
             shown()
         );
@@ -113,7 +115,7 @@ mod tests {
         assert_eq!(of(Some(b"acme"), true), Ok("acme".to_owned()));
         assert_eq!(of(Some(b"acme"), false), Err(Code::Denied));
         assert_eq!(of(Some(b"default"), false), Ok("default".to_owned()));
-        for bad in [&b""[..], b"a/b", b"a b", b"\xff", &[b'a'; 129]] {
+        for bad in [&b""[..], b"-granary", b"a/b", b"a b", b"\xff", &[b'a'; 129]] {
             assert_eq!(of(Some(bad), true), Err(Code::Invalid), "{bad:?}");
         }
     }

@@ -6,7 +6,7 @@ pub(crate) mod memory;
 pub(crate) mod toy;
 
 use crate::store::Store;
-use crate::{ManualClock, Request, Silo, SiloOptions, Supplier, WorkerHello, WorkerSession};
+use crate::{Around, ManualClock, Request, Silo, SiloOptions, Supplier, WorkerHello, WorkerSession};
 use futures::future::BoxFuture;
 use grain_contract::{CommandId, GrainId, Method, Need, Rejection, Supply, Timestamp};
 use memory::MemoryStore;
@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 /// Wall time at the start of a test, ms.
 pub(crate) const START: i64 = 1_000_000_000_000;
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Supplies the length of the key, after so many passing faults.
 #[derive(Default)]
@@ -131,6 +131,11 @@ impl Cluster {
     }
 }
 
+/// The deadline of whatever a test asks.
+pub(crate) fn soon() -> Instant {
+    Instant::now() + PATIENCE
+}
+
 pub(crate) fn hello(tenant: &str, id: &str, capacity: u32, held: Vec<crate::HeldAttempt>) -> WorkerHello {
     WorkerHello { worker_id: id.to_owned(), tenant: tenant.into(), queues: vec!["q".into()], capacity, held }
 }
@@ -142,8 +147,9 @@ pub(crate) fn request(tenant: &str, key: &str, method: Method, body: &[u8], comm
 
 fn launch(stores: &[Arc<MemoryStore>], options: &SiloOptions, supplier: &Arc<Lengths>, clock: &ManualClock) -> Silo {
     let stores = stores.iter().map(|store| store.clone() as Arc<dyn Store>).collect();
-    Silo::start_over(stores, options.clone(), vec![Arc::new(toy::Toys)], supplier.clone(), Arc::new(clock.clone()))
-        .expect("one kind")
+    let types: Vec<Arc<dyn grain_contract::GrainType>> = vec![Arc::new(toy::Toys)];
+    let clock = Arc::new(clock.clone());
+    Silo::start_over(stores, options.clone(), types, supplier.clone(), clock, Around::alone()).expect("one kind")
 }
 
 /// Gives way to everything else until it is true; fails when patience ends.

@@ -1,6 +1,6 @@
 //! One list over all shards.
 
-use crate::testing::{Cluster, toy};
+use crate::testing::{Cluster, soon, toy};
 
 #[tokio::test]
 async fn pages_of_all_shards_are_one_list_in_order() {
@@ -12,7 +12,7 @@ async fn pages_of_all_shards_are_one_list_in_order() {
     }
     let (mut token, mut seen, mut sizes) = (String::new(), Vec::new(), Vec::new());
     loop {
-        let page = cluster.silo.index_page(toy::OPEN, &"acme".into(), &token, 10).expect("a page");
+        let page = cluster.silo.index_page(toy::OPEN, &"acme".into(), &token, 10, soon()).await.expect("a page");
         sizes.push(page.entries.len());
         seen.extend(page.entries.into_iter().map(|entry| entry.grain.key.to_string()));
         token = page.next_page_token;

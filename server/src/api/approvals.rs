@@ -53,7 +53,11 @@ impl Api {
         // One by one, since proposals may be large and the index's tokens stand between its pages only.
         while answer.approvals.len() < page_size && bytes < PAGE_BYTES_MAX {
             let token = std::mem::take(&mut answer.next_page_token);
-            let page = self.inner.silo.index_page(index::PENDING_APPROVALS, &caller.tenant, &token, 1)?;
+            let page = self
+                .inner
+                .silo
+                .index_page(index::PENDING_APPROVALS, &caller.tenant, &token, 1, caller.deadline)
+                .await?;
             for entry in page.entries {
                 let run_id = entry.grain.key.to_string();
                 let wanted = approval_id(&entry.value);
@@ -113,7 +117,7 @@ impl Api {
         check::text(&request.comment, "comment")?;
         check::optional_text_name(&request.decided_by, "decidedBy")?;
         let run_id = match request.run_id.as_str() {
-            "" => self.run_of_approval(&caller.tenant, approval)?,
+            "" => self.run_of_approval(caller, approval).await?,
             given => check::id(given, "runId")?,
         };
         if request.decided_by.is_empty() {
@@ -127,14 +131,19 @@ impl Api {
         Ok(decided)
     }
 
-    fn run_of_approval(&self, tenant: &TenantId, approval: Uuid) -> Result<Uuid, Rejection> {
+    async fn run_of_approval(&self, caller: &Caller, approval: Uuid) -> Result<Uuid, Rejection> {
+        let (tenant, deadline) = (&caller.tenant, caller.deadline);
         if let Some(run) = self.inner.recent_approvals.lock().get(tenant, approval) {
             return Ok(run);
         }
         let mut token = String::new();
         let mut looked_at = 0;
         while looked_at < LOOKED_AT_MAX {
-            let page = self.inner.silo.index_page(index::PENDING_APPROVALS, tenant, &token, limits::PAGE_MAX)?;
+            let page = self
+                .inner
+                .silo
+                .index_page(index::PENDING_APPROVALS, tenant, &token, limits::PAGE_MAX, deadline)
+                .await?;
             for entry in &page.entries {
                 if approval_id(&entry.value) == Some(approval)
                     && let Ok(run) = Uuid::try_parse(&entry.grain.key)

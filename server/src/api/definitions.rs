@@ -70,7 +70,11 @@ impl Api {
         request: &v1::ListWorkflowDefinitionsRequest,
     ) -> Result<v1::ListWorkflowDefinitionsResponse, Rejection> {
         let size = check::page_size(request.page_size);
-        let page = self.inner.silo.index_page(index::DEFINITIONS, &caller.tenant, &request.page_token, size)?;
+        let page = self
+            .inner
+            .silo
+            .index_page(index::DEFINITIONS, &caller.tenant, &request.page_token, size, caller.deadline)
+            .await?;
         let mut definitions = Vec::with_capacity(page.entries.len());
         for entry in &page.entries {
             let versions = self.inner.library.versions(&caller.tenant, &entry.grain.key, caller.deadline).await?;

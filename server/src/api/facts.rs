@@ -87,7 +87,7 @@ impl Api {
             answer => return answer,
         };
         let Some(journal) = &self.inner.journal else { return Err(gap) };
-        let applied = self.last_applied(&grain)?;
+        let applied = self.last_applied(caller, &grain).await?;
         let missing = journal.facts_between(caller, id, applied, sequence).await.map_err(|why| Rejection {
             message: format!("{} Run Control's journal: {}", gap.message, why.message),
             ..gap
@@ -112,8 +112,8 @@ impl Api {
         self.call(caller, grain.clone(), run::FACTS, body.encode_to_vec()).await
     }
 
-    fn last_applied(&self, grain: &GrainId) -> Result<u64, Rejection> {
-        let rows = self.inner.silo.rows(grain, run::table::HEADER, None, HEADER_ROWS_MAX)?;
+    async fn last_applied(&self, caller: &Caller, grain: &GrainId) -> Result<u64, Rejection> {
+        let rows = self.inner.silo.rows(grain, run::table::HEADER, None, HEADER_ROWS_MAX, caller.deadline).await?;
         Ok(header(&rows).last_outcome_sequence)
     }
 }

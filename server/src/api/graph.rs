@@ -55,7 +55,7 @@ impl Api {
         let id = check::id(&request.run_id, "runId")?;
         let grain = run_grain(&caller.tenant, id);
         let entries = match (&self.inner.journal, self.bundled()) {
-            (_, Ok(())) => self.whole_journal(caller, id)?,
+            (_, Ok(())) => self.whole_journal(caller, id).await?,
             (Some(journal), Err(_)) => journal.facts_after(caller, id, 0).await?,
             (None, Err(_)) => {
                 let message = "Expected runControlJournal.endpoint to read the facts from, but none is configured.";
@@ -66,11 +66,11 @@ impl Api {
         self.call(caller, grain, run::REPROJECT, body.encode_to_vec()).await
     }
 
-    fn whole_journal(&self, caller: &Caller, id: uuid::Uuid) -> Result<Vec<v1::JournalEntry>, Rejection> {
+    async fn whole_journal(&self, caller: &Caller, id: uuid::Uuid) -> Result<Vec<v1::JournalEntry>, Rejection> {
         let mut entries = Vec::new();
         let mut after = 0;
         loop {
-            let page = self.journal_page(caller, id, after, limits::PAGE_MAX)?;
+            let page = self.journal_page(caller, id, after, limits::PAGE_MAX).await?;
             entries.extend(page.entries);
             if entries.len() > REPROJECT_ENTRIES_MAX {
                 let message =

@@ -15,17 +15,17 @@ const PAGE_BYTES_MAX: usize = limits::MESSAGE_BYTES_MAX / 2;
 const ROWS_AT_ONCE: usize = 64;
 
 impl Api {
-    pub fn read_journal(
+    pub async fn read_journal(
         &self,
         caller: &Caller,
         request: &v1::ReadJournalRequest,
     ) -> Result<v1::ReadJournalResponse, Rejection> {
         self.bundled()?;
         let id = check::id(&request.run_id, "runId")?;
-        self.journal_page(caller, id, request.after, check::page_size(request.page_size))
+        self.journal_page(caller, id, request.after, check::page_size(request.page_size)).await
     }
 
-    pub(super) fn journal_page(
+    pub(super) async fn journal_page(
         &self,
         caller: &Caller,
         id: Uuid,
@@ -33,15 +33,19 @@ impl Api {
         page_size: usize,
     ) -> Result<v1::ReadJournalResponse, Rejection> {
         let grain = run_grain(&caller.tenant, id);
-        if self.inner.silo.rows(&grain, run::table::AUTHORITY, None, 1)?.is_empty() {
+        if self.inner.silo.rows(&grain, run::table::AUTHORITY, None, 1, caller.deadline).await?.is_empty() {
             return Err(not_found(id));
         }
         let mut page = v1::ReadJournalResponse::default();
         let mut bytes = 0;
         // The first row may begin before the first entry that is asked for.
-        let mut behind = self.row_before(&grain, after)?;
+        let mut behind = self.row_before(caller, &grain, after).await?;
         loop {
-            let rows = self.inner.silo.rows(&grain, run::table::JOURNAL, behind.as_deref(), ROWS_AT_ONCE)?;
+            let rows = self
+                .inner
+                .silo
+                .rows(&grain, run::table::JOURNAL, behind.as_deref(), ROWS_AT_ONCE, caller.deadline)
+                .await?;
             let Some(last) = rows.last() else { return Ok(page) };
             behind = Some(last.key.key.clone());
             for row in &rows {
@@ -59,12 +63,13 @@ impl Api {
 
     /// The key behind which the row with entry `after + 1` is found. Rows are keyed by their first entry and hold one turn's,
     /// so a row before it begins at most one turn earlier: looked for in growing steps back.
-    fn row_before(&self, grain: &GrainId, after: u64) -> Result<Option<Vec<u8>>, Rejection> {
+    async fn row_before(&self, caller: &Caller, grain: &GrainId, after: u64) -> Result<Option<Vec<u8>>, Rejection> {
         let mut step: u64 = 1;
         while step < after {
             // Rows with keys above `from`, so at most `step + 1` of them up to the one wanted.
             let from = after - step;
-            let rows = self.inner.silo.rows(grain, run::table::JOURNAL, Some(&from.to_be_bytes()), 1)?;
+            let rows =
+                self.inner.silo.rows(grain, run::table::JOURNAL, Some(&from.to_be_bytes()), 1, caller.deadline).await?;
             if rows.first().and_then(number).is_some_and(|first| first <= after.saturating_add(1)) {
                 return Ok(Some(from.to_be_bytes().to_vec()));
             }

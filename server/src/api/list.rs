@@ -45,7 +45,7 @@ impl Api {
         loop {
             // Never more than still fit, because the index's tokens stand between its pages only.
             let left = page_size - answer.runs.len();
-            let page = self.inner.silo.index_page(filter.index, &caller.tenant, &token, left)?;
+            let page = self.inner.silo.index_page(filter.index, &caller.tenant, &token, left, caller.deadline).await?;
             looked_at += page.entries.len().max(1);
             for entry in &page.entries {
                 match filter.by_time(entry) {
@@ -77,13 +77,13 @@ impl Api {
     /// be dear. `None` if it is not there (any more), or cannot be read by this build.
     async fn summary(&self, caller: &Caller, entry: &IndexEntry) -> Result<Option<v1::Run>, Rejection> {
         let grain = &entry.grain;
-        let mut rows = self.inner.silo.rows(grain, run::table::HEADER, None, HEADER_ROWS_MAX)?;
+        let mut rows = self.inner.silo.rows(grain, run::table::HEADER, None, HEADER_ROWS_MAX, caller.deadline).await?;
         let known = header(&rows);
-        rows.extend(self.inner.silo.rows(grain, run::table::AUTHORITY, None, HEADER_ROWS_MAX)?);
+        rows.extend(self.inner.silo.rows(grain, run::table::AUTHORITY, None, HEADER_ROWS_MAX, caller.deadline).await?);
         let mut plan = None;
         if known.ended_ms == 0 && !known.definition_release_id.is_empty() {
             for table in [run::table::STEP_RUNS, run::table::COMPENSATION] {
-                let more = self.inner.silo.rows(grain, table, None, STEP_ROWS_MAX)?;
+                let more = self.inner.silo.rows(grain, table, None, STEP_ROWS_MAX, caller.deadline).await?;
                 if more.len() == STEP_ROWS_MAX {
                     return self.ask_grain(caller, entry).await;
                 }

@@ -36,7 +36,7 @@ impl Api {
         let run_id = self.run_id(caller, &request)?;
         let grain = run_grain(&caller.tenant, run_id);
         let may_repeat = !(request.client_key.is_empty() && request.run_id.is_empty());
-        let pinned = if may_repeat { self.pinned_release(&grain)? } else { None };
+        let pinned = if may_repeat { self.pinned_release(caller, &grain).await? } else { None };
         let release_id = match pinned {
             // A repeat: the definition may have a newer version by now, which is none of this run's business.
             Some(release_id) => release_id,
@@ -89,8 +89,8 @@ impl Api {
     }
 
     /// The release that an accepted run was pinned to.
-    fn pinned_release(&self, grain: &GrainId) -> Result<Option<String>, Rejection> {
-        let rows = self.inner.silo.rows(grain, run::table::HEADER, None, HEADER_ROWS_MAX)?;
+    async fn pinned_release(&self, caller: &Caller, grain: &GrainId) -> Result<Option<String>, Rejection> {
+        let rows = self.inner.silo.rows(grain, run::table::HEADER, None, HEADER_ROWS_MAX, caller.deadline).await?;
         Ok(Some(header(&rows).definition_release_id).filter(|id| !id.is_empty()))
     }
 

@@ -95,6 +95,6 @@ impl v1::run_control_server::RunControl for RunControl {
         request: Request<v1::ReadJournalRequest>,
     ) -> Result<Response<v1::ReadJournalResponse>, Status> {
         let caller = caller(&self.0, &request)?;
-        self.0.read_journal(&caller, request.get_ref()).map(Response::new).map_err(status)
+        self.0.read_journal(&caller, request.get_ref()).await.map(Response::new).map_err(status)
     }
 }

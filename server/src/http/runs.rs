@@ -224,7 +224,7 @@ async fn journal(
         page_size: page_size(&mut params)?,
     };
     params.end()?;
-    Ok(answer(StatusCode::OK, &edge.api.read_journal(&caller, &request)?))
+    Ok(answer(StatusCode::OK, &edge.api.read_journal(&caller, &request).await?))
 }
 
 pub(super) fn page_size(params: &mut Params) -> Result<u32, Problem> {
