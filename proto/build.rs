@@ -36,6 +36,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .message_attribute(".granary.v1", "#[serde(rename_all = \"camelCase\", default)]")
         .enum_attribute(".granary.v1", "#[derive(serde::Serialize, serde::Deserialize)]")
         .enum_attribute(".granary.v1", "#[serde(rename_all = \"camelCase\")]")
+        // Bodies that only pass through are not copied.
+        .bytes(".granary.peers.v1.RaftFrame")
+        .bytes(".granary.peers.v1.RaftAnswer")
+        .bytes(".granary.peers.v1.SnapshotPart")
+        .bytes(".granary.peers.v1.SnapshotBegin")
+        .bytes(".granary.peers.v1.SnapshotAnswer")
+        .bytes(".granary.peers.v1.Envelope")
+        .bytes(".granary.peers.v1.EnvelopeReply")
         .compile_fds(set)?;
     Ok(())
 }

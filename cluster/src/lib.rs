@@ -16,6 +16,7 @@ pub mod health;
 pub mod hop;
 mod hub;
 pub mod lists;
+pub mod mesh;
 pub mod metrics;
 pub mod options;
 mod outbox;

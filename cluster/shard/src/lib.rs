@@ -5,8 +5,8 @@
 //! crate alone knows openraft, sled and fjall. It deliberately does not know what a grain does.
 
 pub mod api;
-pub mod link;
 mod error;
+pub mod link;
 mod log;
 mod raft;
 mod state;
