@@ -70,6 +70,7 @@ pub(crate) async fn host(hub: Arc<Hub>, room: Arc<Room>) {
         let lost = hub.stop.child_token();
         // The wheel listens before the first turn can commit, so no setting is missed.
         room.reminders.open();
+        hub.dispatch.opened(room.id, epoch);
         room.catalog.open(epoch);
         let mut services = start(&hub, &room, &lost);
         let mut over = false;
@@ -83,6 +84,7 @@ pub(crate) async fn host(hub: Arc<Hub>, room: Arc<Room>) {
         }
         // Activations first: they must be gone before anything else answers for this shard.
         room.catalog.close();
+        hub.dispatch.closed(room.id);
         room.reminders.close();
         lost.cancel();
         while services.join_next().await.is_some() {}

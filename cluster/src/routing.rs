@@ -114,7 +114,8 @@ impl Hub {
         }
     }
 
-    async fn attempt(
+    /// The same by this node or not at all: [`Refusal::Moved`] if the owner is another.
+    pub(crate) async fn attempt(
         self: &Arc<Self>,
         target: &GrainId,
         trigger: Trigger,

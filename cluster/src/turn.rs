@@ -172,7 +172,7 @@ impl Turns {
             if turn.changes_nothing() { std::mem::take(&mut turn.reply) } else { self.commit(trigger, turn).await? };
         // Nothing to do and nobody asked: memory is for those that work.
         let idle_visit = fresh && !matches!(trigger, Trigger::Call { .. }) && !has_open_work(&effects);
-        let told = crate::effects::act(&self.hub, &self.room, &self.id, effects, &mut places);
+        let told = crate::effects::act(&self.hub, &self.room, self.epoch, &self.id, effects, &mut places);
         Ok(Done { reply, deactivate: told.deactivate || idle_visit })
     }
 

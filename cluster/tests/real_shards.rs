@@ -62,7 +62,7 @@ impl Node {
 
     async fn worker(&self, id: &str) -> WorkerSession {
         let (worker_id, queues) = (id.to_owned(), vec!["q".into()]);
-        let hello = WorkerHello { worker_id, tenant: "acme".into(), queues, capacity: 8, held: Vec::new() };
+        let hello = WorkerHello { worker_id, tenant: "acme".into(), queues, capacity: 8, held: Vec::new(), session: 0 };
         self.silo.connect_worker(hello).await.expect("connected")
     }
 

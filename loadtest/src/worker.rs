@@ -55,6 +55,12 @@ async fn parent_is_gone() {
     while matches!(tokio::io::stdin().read(&mut byte).await, Ok(1..)) {}
 }
 
+/// Rises with each stream, also over restarts of this process.
+fn session_number() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
 impl Echo {
     async fn session(&mut self, channel: tonic::transport::Channel) -> Result<(), tonic::Status> {
         let (requests, outgoing) = mpsc::channel(OUTGOING);
@@ -64,6 +70,7 @@ impl Echo {
             queues: vec![self.queue.clone()],
             capacity: self.capacity,
             held: self.unreported.values().map(held).collect(),
+            session: session_number(),
         };
         requests.send(message(ToServer::Hello(hello))).await.map_err(gone)?;
         let mut client = v1::workers_client::WorkersClient::new(channel)

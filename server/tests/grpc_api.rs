@@ -280,6 +280,7 @@ async fn a_report_with_another_token_is_refused_and_the_right_one_is_taken() {
         queues: vec!["tool:echo".into()],
         capacity: 1,
         held: Vec::new(),
+        session: 0,
     }))
     .await;
     let mut workers = v1::workers_client::WorkersClient::new(node.channel().await);

@@ -104,7 +104,7 @@ impl Echo {
                 lease_token: r.lease_token.clone(),
             })
             .collect();
-        let hello = v1::Hello { worker_id: worker_id.into(), queues: queues.to_vec(), capacity, held };
+        let hello = v1::Hello { worker_id: worker_id.into(), queues: queues.to_vec(), capacity, held, session: 0 };
         (hello, book.held.values().cloned().collect())
     }
 

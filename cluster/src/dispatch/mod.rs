@@ -14,7 +14,7 @@ use crate::hub::Hub;
 use crate::metrics::count;
 use crate::outbox::until_answered;
 use crate::service::BEAT_EVERY;
-use grain_contract::{Code, GrainId, Lease, QueueName, Rejection, TenantId, WorkItem, limits};
+use grain_contract::{Code, Epoch, GrainId, Lease, QueueName, Rejection, TenantId, WorkItem, limits};
 use granary_proto::calls::{Claim, ClaimReply, LeaseExpired};
 use parking_lot::{Mutex, RwLock};
 use pool::{Action, Claimed, Pool, Waiting};
@@ -46,6 +46,8 @@ pub struct WorkerHello {
     pub capacity: u32,
     /// What the worker holds from an earlier session, finished but unreported ones too.
     pub held: Vec<HeldAttempt>,
+    /// Rises with each session of this worker, at whatever silo; 0 = numbered by this silo's clock.
+    pub session: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -99,7 +101,19 @@ impl Dispatch {
         self.with(tenant, |pool, _| pool.give_back(worker));
     }
 
-    pub(crate) fn offer(self: &Arc<Self>, shard: ShardId, grain: &GrainId, item: WorkItem, places: &mut Places) {
+    /// The shard is led here from now on, in this epoch.
+    pub(crate) fn opened(self: &Arc<Self>, _shard: ShardId, _epoch: Epoch) {}
+
+    /// It is not any more.
+    pub(crate) fn closed(self: &Arc<Self>, _shard: ShardId) {}
+
+    pub(crate) fn offer(
+        self: &Arc<Self>,
+        (shard, _): (ShardId, Epoch),
+        grain: &GrainId,
+        item: WorkItem,
+        places: &mut Places,
+    ) {
         let Some(lease) = item.lease.clone() else { return self.enqueue(shard, grain, item) };
         let place = places.used(&lease);
         self.with(&grain.tenant, |pool, now| pool.assign(grain, item, lease, place, now));
@@ -117,7 +131,14 @@ impl Dispatch {
         }
     }
 
-    pub(crate) fn expect(self: &Arc<Self>, grain: &GrainId, attempt: Uuid, _queue: QueueName, lease: Lease) {
+    pub(crate) fn expect(
+        self: &Arc<Self>,
+        _led: (ShardId, Epoch),
+        grain: &GrainId,
+        attempt: Uuid,
+        _queue: QueueName,
+        lease: Lease,
+    ) {
         self.with(&grain.tenant, |pool, now| pool.expect(grain, attempt, lease, now));
     }
 
@@ -138,7 +159,7 @@ impl Dispatch {
         if self.draining.load(Acquire) {
             return Err(crate::refusal::unavailable("this silo is shutting down"));
         }
-        let WorkerHello { worker_id, tenant, queues, capacity, held } = hello;
+        let WorkerHello { worker_id, tenant, queues, capacity, held, session: _ } = hello;
         let mut made = None;
         self.with(&tenant, |pool, now| {
             let (session, receiver, actions) = pool.connect(&worker_id, queues, capacity, &held, now);

@@ -137,7 +137,14 @@ pub(crate) fn soon() -> Instant {
 }
 
 pub(crate) fn hello(tenant: &str, id: &str, capacity: u32, held: Vec<crate::HeldAttempt>) -> WorkerHello {
-    WorkerHello { worker_id: id.to_owned(), tenant: tenant.into(), queues: vec!["q".into()], capacity, held }
+    WorkerHello {
+        worker_id: id.to_owned(),
+        tenant: tenant.into(),
+        queues: vec!["q".into()],
+        capacity,
+        held,
+        session: 0,
+    }
 }
 
 pub(crate) fn request(tenant: &str, key: &str, method: Method, body: &[u8], command: Option<CommandId>) -> Request {

@@ -41,6 +41,7 @@ pub struct Worker {
     pub(super) handlers: HashMap<String, Arc<dyn Handler>>,
     pub(super) journal: Option<Arc<Journal>>,
     pub(super) worker_id: Uuid,
+    last_session: u64,
     pub(super) held: HeldAttempts,
     pub(super) finished: mpsc::Receiver<v1::Report>,
     pub(super) tell_finished: mpsc::Sender<v1::Report>,
@@ -59,6 +60,7 @@ impl Worker {
             handlers: HashMap::new(),
             journal: None,
             worker_id: Uuid::new_v4(),
+            last_session: 0,
             held: HeldAttempts::default(),
             finished,
             tell_finished,
@@ -82,6 +84,15 @@ impl Worker {
         self.worker_id = journal.worker_id();
         self.journal = Some(Arc::new(journal));
         self
+    }
+
+    /// The number of the next session: greater than all before it. The clock makes it so over restarts under the same name, in
+    /// microseconds, since the silo's own numbers are milliseconds and must never pass it.
+    pub(super) fn next_session(&mut self) -> u64 {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let by_clock = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
+        self.last_session = by_clock.max(self.last_session.saturating_add(1));
+        self.last_session
     }
 
     /// Works until `stop` is cancelled, then takes nothing new, finishes what it holds and reports it.

@@ -100,7 +100,8 @@ impl<'a> Session<'a> {
 
     async fn talk(&mut self, channel: Channel) -> Result<Ended, Status> {
         let (requests, outgoing) = mpsc::channel(OUTGOING);
-        self.send(&requests, ToServer::Hello(self.hello())).await?;
+        let hello = self.hello();
+        self.send(&requests, ToServer::Hello(hello)).await?;
         let mut stream = self.connect(channel, outgoing).await?;
         // The answer tells which of the attempts from before are still ours.
         self.send(&requests, ToServer::Renew(v1::Renew { attempt_ids: self.worker.held.ids() })).await?;
@@ -161,7 +162,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn hello(&self) -> v1::Hello {
+    fn hello(&mut self) -> v1::Hello {
         let mut queues: Vec<String> = self.worker.handlers.keys().cloned().collect();
         queues.sort_unstable();
         v1::Hello {
@@ -169,6 +170,7 @@ impl<'a> Session<'a> {
             queues,
             capacity: self.worker.options.capacity,
             held: self.worker.held.hello(),
+            session: self.worker.next_session(),
         }
     }
 

@@ -44,6 +44,7 @@ pub async fn start(
         queues: queues.iter().map(|q| (*q).to_owned()).collect(),
         capacity: 16,
         held: Vec::new(),
+        session: 0,
     };
     tell.send(v1::WorkerMessage { message: Some(In::Hello(hello)) }).await.unwrap();
     let request = super::of(tenant, ReceiverStream::new(asks));

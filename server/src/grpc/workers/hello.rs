@@ -49,6 +49,7 @@ pub(super) fn checked(caller: &Caller, hello: v1::Hello) -> Result<WorkerHello, 
         capacity: hello.capacity,
         held: held.collect::<Result<_, Rejection>>()?,
         queues: hello.queues.into_iter().map(QueueName::new).collect(),
+        session: hello.session,
     })
 }
 
@@ -68,6 +69,7 @@ mod tests {
                 run_id: Uuid::from_u128(3).to_string(),
                 lease_token: vec![7; 16],
             }],
+            session: 1,
         }
     }
 
