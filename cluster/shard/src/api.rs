@@ -35,6 +35,8 @@ pub struct HostOptions {
     pub snapshot_log_bytes: u64,
     /// Size of one log segment. 64 MiB; tests take less.
     pub segment_bytes: u64,
+    #[doc(hidden)]
+    pub stage: crate::testing::Stage,
 }
 
 impl HostOptions {
@@ -48,6 +50,7 @@ impl HostOptions {
             checkpoint_every: std::time::Duration::from_millis(500),
             snapshot_log_bytes: 16 << 20,
             segment_bytes: 64 << 20,
+            stage: crate::testing::Stage::default(),
         }
     }
 }

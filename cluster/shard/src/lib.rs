@@ -10,6 +10,8 @@ pub mod link;
 mod log;
 mod raft;
 mod state;
+#[doc(hidden)]
+pub mod testing;
 
 pub use api::{
     Commit, Committed, Cursor, GrainRows, Host, HostOptions, Housekeeping, Leadership, OutboxItem, OutboxRecord,

@@ -28,6 +28,13 @@ pub struct Committer {
     pub buffer: Vec<u8>,
 }
 
+/// A batch that is written and not yet synced.
+pub struct PutDown {
+    requests: Vec<Request>,
+    target: Target,
+    records_at: usize,
+}
+
 /// Where a batch went.
 struct Target {
     segment: Arc<Segment>,
@@ -39,23 +46,50 @@ impl Committer {
     /// Until the queue is closed and empty.
     pub fn run(mut self) {
         while let Some(batch) = self.shared.queue.next() {
-            if let Some(failure) = self.shared.failure() {
-                refuse(batch.requests, &failure);
-                continue;
-            }
-            let lazy = self.lazy_records(&batch);
-            if batch.requests.is_empty() && lazy.is_empty() {
-                continue;
-            }
-            match self.write(&batch.requests, &lazy) {
-                Ok((target, records_at)) => self.finish(batch.requests, target, records_at),
-                Err(error) => {
-                    let failure = Failure::from(&error);
-                    self.shared.stop(failure.clone());
-                    refuse(batch.requests, &failure);
-                }
+            if let Some(written) = self.put_down(batch) {
+                self.make_durable(written);
             }
         }
+    }
+
+    /// Writes a batch where it will be synced; `None` if there is nothing to sync.
+    pub fn put_down(&mut self, batch: Batch) -> Option<PutDown> {
+        if let Some(failure) = self.shared.failure() {
+            refuse(batch.requests, &failure);
+            return None;
+        }
+        let lazy = self.lazy_records(&batch);
+        let requests = batch.requests;
+        if requests.is_empty() && lazy.is_empty() {
+            return None;
+        }
+        match self.write(&requests, &lazy) {
+            Ok((target, records_at)) => Some(PutDown { requests, target, records_at }),
+            Err(error) => {
+                self.fail(requests, &error);
+                None
+            }
+        }
+    }
+
+    /// Syncs what was put down and tells everybody.
+    pub fn make_durable(&mut self, PutDown { requests, target, records_at }: PutDown) {
+        match target.segment.file.sync() {
+            Ok(()) => {
+                let stats = &self.shared.stats;
+                stats.syncs.fetch_add(1, Relaxed);
+                stats.requests.fetch_add(requests.len() as u64, Relaxed);
+                stats.bytes.fetch_add(self.buffer.len() as u64, Relaxed);
+                self.finish(requests, target, records_at);
+            }
+            Err(error) => self.fail(requests, &error),
+        }
+    }
+
+    fn fail(&self, requests: Vec<Request>, error: &io::Error) {
+        let failure = Failure::from(error);
+        self.shared.stop(failure.clone());
+        refuse(requests, &failure);
     }
 
     /// Pointers and checkpoints that rode along; only their last value counts, so their place in the batch does not.
@@ -78,7 +112,7 @@ impl Committer {
         records
     }
 
-    /// On return the batch is durable. Tells where, and where in the frame the requests' records begin.
+    /// Tells where the batch lies now, and where in its frame the requests' records begin.
     fn write(&mut self, requests: &[Request], lazy: &[u8]) -> io::Result<(Target, usize)> {
         let body_bytes = lazy.len() + requests.iter().map(|request| request.bytes.len()).sum::<usize>();
         let target = self.target(frame::size(body_bytes))?;
@@ -92,11 +126,6 @@ impl Committer {
         requests.iter().for_each(|request| self.buffer.extend_from_slice(&request.bytes));
         frame::seal(&mut self.buffer, target.segment.number, target.offset);
         target.segment.file.write_at(&self.buffer, target.offset)?;
-        target.segment.file.sync()?;
-        let stats = &self.shared.stats;
-        stats.syncs.fetch_add(1, Relaxed);
-        stats.requests.fetch_add(requests.len() as u64, Relaxed);
-        stats.bytes.fetch_add(self.buffer.len() as u64, Relaxed);
         Ok((target, records_at))
     }
 

@@ -11,6 +11,7 @@ use super::segment::{self, Segment};
 use super::shared::Shared;
 use super::supply::Supply;
 use crate::Error;
+use crate::testing::Stage;
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub struct Opened {
     pub unclean: bool,
 }
 
-pub fn open(disk: Arc<dyn Disk>, mut options: WalOptions) -> Result<Opened, Error> {
+pub fn open(disk: Arc<dyn Disk>, mut options: WalOptions, stage: Stage) -> Result<Opened, Error> {
     options.segment_bytes = options.segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
     let storage = |error: io::Error| Error::Storage(format!("{}: {error}", disk.label("")));
 
@@ -52,7 +53,8 @@ pub fn open(disk: Arc<dyn Disk>, mut options: WalOptions) -> Result<Opened, Erro
         active = Some((segment, scan.end));
     }
     let ready = empty.iter().map(Scan::segment).collect();
-    let supply = Arc::new(Supply::new(disk.clone(), options.segment_bytes, ready, next_number));
+    let supply =
+        Arc::new(Supply::new(disk.clone(), options.segment_bytes, ready, next_number, stage.scene().is_some()));
     supply.fill_up_to(SEGMENTS_AT_OPEN - usize::from(active.is_some())).map_err(storage)?;
     supply.bury(unwanted);
     if let Some((segment, end)) = &active {
@@ -66,6 +68,7 @@ pub fn open(disk: Arc<dyn Disk>, mut options: WalOptions) -> Result<Opened, Erro
         alive,
         stats: Default::default(),
         stopped: Default::default(),
+        stage,
     });
     for (id, group) in (0..).zip(&shared.groups) {
         if group.lock().committed_waits {

@@ -9,6 +9,7 @@ use openraft::storage::IOFlushed;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tokio::sync::{Notify, oneshot};
 
@@ -58,6 +59,8 @@ impl Done {
 pub struct Queue {
     state: Mutex<State>,
     arrived: Condvar,
+    /// Told as well, if the committer is a task.
+    pub task: OnceLock<Arc<Notify>>,
     room: Notify,
 }
 
@@ -103,7 +106,7 @@ impl Queue {
             return Some(request);
         }
         state.add(request);
-        self.arrived.notify_one();
+        self.arrived();
         None
     }
 
@@ -115,7 +118,7 @@ impl Queue {
         }
         state.add(request);
         state.closing = true;
-        self.arrived.notify_one();
+        self.arrived();
         self.room.notify_waiters();
         None
     }
@@ -126,15 +129,30 @@ impl Queue {
         state.lazy.insert(group);
         if state.lazy_since.is_none() {
             state.lazy_since = Some(Instant::now());
-            self.arrived.notify_one();
+            self.arrived();
         }
     }
 
     /// Takes no more requests; what waits is still handed out.
     pub fn close(&self) {
         self.state.lock().closing = true;
-        self.arrived.notify_one();
+        self.arrived();
         self.room.notify_waiters();
+    }
+
+    /// What waits now, in batches, without waiting for more: for a committer without a thread.
+    pub fn waiting(&self) -> Option<Batch> {
+        let mut state = self.state.lock();
+        (!state.requests.is_empty() || !state.lazy.is_empty()).then(|| self.hand_out(&mut state))
+    }
+
+    /// Whether something waits that needs a batch at once.
+    pub fn is_pressing(&self) -> bool {
+        !self.state.lock().requests.is_empty()
+    }
+
+    pub fn is_closing(&self) -> bool {
+        self.state.lock().closing
     }
 
     /// The next batch; waits for one. `None` once closed and empty.
@@ -153,11 +171,22 @@ impl Queue {
                 None => self.arrived.wait(&mut state),
             }
         }
+        Some(self.hand_out(&mut state))
+    }
+
+    fn hand_out(&self, state: &mut State) -> Batch {
         let batch = state.drain();
         if state.bytes < QUEUE_BYTES_MAX {
             self.room.notify_waiters();
         }
-        Some(batch)
+        batch
+    }
+
+    fn arrived(&self) {
+        self.arrived.notify_one();
+        if let Some(task) = self.task.get() {
+            task.notify_one();
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use super::alive::Alive;
 use super::failure::Failure;
 use super::group::Group;
 use super::queue::{Queue, Request};
+use crate::testing::Stage;
 use parking_lot::Mutex;
 use std::sync::atomic::AtomicU64;
 
@@ -16,6 +17,7 @@ pub struct Shared {
     pub alive: Alive,
     pub stats: Counters,
     pub stopped: Mutex<Option<Failure>>,
+    pub stage: Stage,
 }
 
 #[derive(Default)]

@@ -9,6 +9,7 @@ use super::segment::{self, Segment};
 use super::shared::Shared;
 use super::{Checkpoint, Entry, LogId, Vote};
 use crate::raft::types::TypeConfig;
+use crate::testing::Sabotage;
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogReader};
 use parking_lot::MutexGuard;
@@ -165,12 +166,20 @@ impl RaftLogStorage<TypeConfig> for GroupLog {
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
         let mut bytes = Vec::new();
         record::push_vote(&mut bytes, self.group, vote);
-        let (sender, receiver) = oneshot::channel();
-        {
-            let _ordered = self.lock();
-            self.shared.submit(self.request(bytes, Change::Vote(*vote), Done::Task(sender)))?;
+        if self.shared.stage.is_sabotaged(Sabotage::VoteUnsynced) {
+            self.lock().vote = Some(*vote);
+        } else {
+            let (sender, receiver) = oneshot::channel();
+            {
+                let _ordered = self.lock();
+                self.shared.submit(self.request(bytes, Change::Vote(*vote), Done::Task(sender)))?;
+            }
+            told(receiver).await?;
         }
-        told(receiver).await
+        if let Some(witness) = self.shared.stage.witness() {
+            witness.voted(self.group, vote.leader_id.term, vote.leader_id.voted_for);
+        }
+        Ok(())
     }
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {

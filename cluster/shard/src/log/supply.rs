@@ -20,6 +20,8 @@ pub struct Supply {
     segment_bytes: u64,
     state: Mutex<State>,
     changed: Condvar,
+    /// There is no helper: whoever asks does its work.
+    alone: bool,
 }
 
 #[derive(Default)]
@@ -34,9 +36,10 @@ struct State {
 
 impl Supply {
     /// `ready` are files that hold nothing yet, in the order of their numbers.
-    pub fn new(disk: Arc<dyn Disk>, segment_bytes: u64, ready: Vec<Segment>, next_number: u64) -> Self {
+    /// `alone`: no helper will run, so segments are made when they are asked for.
+    pub fn new(disk: Arc<dyn Disk>, segment_bytes: u64, ready: Vec<Segment>, next_number: u64, alone: bool) -> Self {
         let state = State { ready: ready.into(), next_number, ..State::default() };
-        Self { disk, segment_bytes, state: Mutex::new(state), changed: Condvar::new() }
+        Self { disk, segment_bytes, state: Mutex::new(state), changed: Condvar::new(), alone }
     }
 
     /// Whether a file is left over from a filling that did not end.
@@ -44,7 +47,7 @@ impl Supply {
         name == HALF_MADE
     }
 
-    /// Fills until so many are ready. Before the helper runs only.
+    /// Fills until so many are ready. Only where no helper runs.
     pub fn fill_up_to(&self, count: usize) -> io::Result<()> {
         while self.state.lock().ready.len() < count {
             let number = self.state.lock().next_number;
@@ -56,6 +59,9 @@ impl Supply {
 
     /// The next segment; waits for the helper if none is ready.
     pub fn take(&self) -> io::Result<Segment> {
+        if self.alone {
+            self.fill_up_to(1)?;
+        }
         let mut state = self.state.lock();
         // One more try after a failure of some time ago: the disk may have room again.
         let mut may_retry = true;
@@ -83,6 +89,9 @@ impl Supply {
         if !dead.is_empty() {
             self.state.lock().dead.extend(dead);
             self.changed.notify_all();
+            if self.alone {
+                while self.tend() {}
+            }
         }
     }
 
@@ -94,32 +103,41 @@ impl Supply {
 
     /// The helper thread.
     pub fn run(&self) {
-        loop {
-            let mut state = self.state.lock();
-            if state.closing {
-                return;
-            }
-            let number = state.next_number;
-            if let Some(dead) = state.dead.pop_front() {
-                let keep = state.ready.len() < READY_MAX;
-                drop(state);
-                if let Some(segment) = self.recycle(dead, keep.then_some(number)) {
-                    self.state.lock().add(segment);
-                    self.changed.notify_all();
-                }
-            } else if state.ready.len() < READY_MIN && state.failed.is_none() {
-                drop(state);
-                let filled = self.fill(number);
+        while !self.state.lock().closing {
+            if !self.tend() {
                 let mut state = self.state.lock();
-                match filled {
-                    Ok(segment) => state.add(segment),
-                    Err(error) => state.failed = Some(Failure::from(&error)),
+                if !state.has_work() && !state.closing {
+                    self.changed.wait(&mut state);
                 }
-                self.changed.notify_all();
-            } else {
-                self.changed.wait(&mut state);
             }
         }
+    }
+
+    /// Does one thing that waits to be done; says whether there was one.
+    fn tend(&self) -> bool {
+        let mut state = self.state.lock();
+        if state.closing || !state.has_work() {
+            return false;
+        }
+        let number = state.next_number;
+        if let Some(dead) = state.dead.pop_front() {
+            let keep = state.ready.len() < READY_MAX;
+            drop(state);
+            if let Some(segment) = self.recycle(dead, keep.then_some(number)) {
+                self.state.lock().add(segment);
+                self.changed.notify_all();
+            }
+        } else {
+            drop(state);
+            let filled = self.fill(number);
+            let mut state = self.state.lock();
+            match filled {
+                Ok(segment) => state.add(segment),
+                Err(error) => state.failed = Some(Failure::from(&error)),
+            }
+            self.changed.notify_all();
+        }
+        true
     }
 
     fn fill(&self, number: u64) -> io::Result<Segment> {
@@ -174,6 +192,10 @@ impl Supply {
 }
 
 impl State {
+    fn has_work(&self) -> bool {
+        !self.dead.is_empty() || (self.ready.len() < READY_MIN && self.failed.is_none())
+    }
+
     /// Numbers are given on success only: one without a file would look like a lost file at open.
     fn add(&mut self, segment: Segment) {
         self.next_number = segment.number + 1;

@@ -5,6 +5,7 @@ use super::bounds::PINNED_SEGMENTS_MAX;
 use super::committer::Committer;
 use super::disk::{Disk, Folder};
 use super::failure::Failure;
+use super::inline::Inline;
 use super::open::{Opened, open};
 use super::queue::{Change, Done, Request};
 use super::record::{self, Kind};
@@ -12,6 +13,7 @@ use super::shared::Shared;
 use super::storage::GroupLog;
 use super::supply::Supply;
 use crate::Error;
+use crate::testing::Stage;
 use parking_lot::Mutex;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -65,6 +67,8 @@ pub struct Wal {
     supply: Arc<Supply>,
     unclean: bool,
     threads: Mutex<Threads>,
+    /// In the place of both threads, on a stage.
+    inline: Option<Arc<Inline>>,
 }
 
 impl Wal {
@@ -79,13 +83,34 @@ impl Wal {
     }
 
     pub(super) fn open_on(disk: Arc<dyn Disk>, options: WalOptions) -> Result<Arc<Self>, Error> {
-        let Opened { shared, supply, committer, unclean } = open(disk, options)?;
-        let wal = Arc::new(Self { shared, supply, unclean, threads: Mutex::default() });
-        wal.start(committer).map_err(|error| Error::Storage(error.to_string()))?;
+        Self::open_with(disk, options, Stage::default())
+    }
+
+    /// As [`Wal::open`], as the stage wants it.
+    pub fn open_staged(dir: &Path, options: WalOptions, stage: &Stage) -> Result<Arc<Self>, Error> {
+        match stage.scene() {
+            Some(scene) => Self::open_with(scene.log.clone(), options, stage.clone()),
+            None => Self::open(dir, options),
+        }
+    }
+
+    fn open_with(disk: Arc<dyn Disk>, options: WalOptions, stage: Stage) -> Result<Arc<Self>, Error> {
+        let Opened { shared, supply, committer, unclean } = open(disk, options, stage)?;
+        let wal = match shared.stage.scene().cloned() {
+            Some(scene) => {
+                let inline = Some(Inline::start(committer, scene));
+                Arc::new(Self { shared, supply, unclean, threads: Mutex::default(), inline })
+            }
+            None => {
+                let wal = Arc::new(Self { shared, supply, unclean, threads: Mutex::default(), inline: None });
+                wal.start(committer).map_err(|error| Error::Storage(error.to_string()))?;
+                wal
+            }
+        };
         // From here on a stop without `close` is seen as one, also if nothing else is written.
         let (told, opened) = mark(Kind::Opened);
         wal.push(opened);
-        wait(&told)?;
+        wal.wait(&told)?;
         Ok(wal)
     }
 
@@ -143,7 +168,7 @@ impl Wal {
         // A batch takes all that is lazy with it. A further mark of a process that has begun means nothing new.
         let (told, mark) = mark(Kind::Opened);
         self.push(mark);
-        wait(&told)
+        self.wait(&told)
     }
 
     /// Log bytes of the entries behind `index` (of all entries if `None`).
@@ -171,7 +196,7 @@ impl Wal {
     pub fn close(&self) -> Result<(), Error> {
         let (told, closed) = mark(Kind::Closed);
         let result = match self.shared.queue.push_last(closed) {
-            None => wait(&told),
+            None => self.wait(&told),
             Some(_) => Ok(()),
         };
         self.end();
@@ -210,6 +235,15 @@ impl Wal {
         }
     }
 
+    fn wait(&self, told: &std::sync::mpsc::Receiver<io::Result<()>>) -> Result<(), Error> {
+        if let Some(inline) = &self.inline {
+            inline.settle();
+        }
+        told.recv()
+            .unwrap_or_else(|_| Err(io::Error::other("the log's committer has ended")))
+            .map_err(|error| Error::Storage(error.to_string()))
+    }
+
     fn end(&self) {
         self.shared.queue.close();
         if self.stopped().is_some() {
@@ -240,10 +274,4 @@ fn mark(kind: Kind) -> (std::sync::mpsc::Receiver<io::Result<()>>, Request) {
     let mut bytes = Vec::new();
     record::push(&mut bytes, kind, 0, record::NOWHERE, &[]);
     (receiver, Request { group: 0, bytes, change: Change::Mark, done: Done::Thread(sender) })
-}
-
-fn wait(told: &std::sync::mpsc::Receiver<io::Result<()>>) -> Result<(), Error> {
-    told.recv()
-        .unwrap_or_else(|_| Err(io::Error::other("the log's committer has ended")))
-        .map_err(|error| Error::Storage(error.to_string()))
 }

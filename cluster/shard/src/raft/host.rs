@@ -21,6 +21,7 @@ use crate::state::overlay::{Mark, Overlay};
 use crate::state::store::wipe_shard;
 use crate::state::writer::{Bell, Checkpoints, Writer, read_stamp};
 use crate::state::{Stop, guard};
+use crate::testing::Stage;
 use grain_contract::limits::COMMITS_IN_FLIGHT_MAX;
 use openraft::impls::BasicNode;
 use openraft::storage::RaftLogStorage;
@@ -42,6 +43,7 @@ pub struct HostInner {
     store: Arc<Closable>,
     writer: Arc<Writer>,
     stop: Stop,
+    stage: Stage,
     counters: Arc<Counters>,
     closed: Arc<AtomicBool>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
@@ -63,7 +65,7 @@ impl HostInner {
         let stop = Stop::default();
         let ground = {
             let (options, stop) = (options.clone(), stop.clone());
-            blocking(move || Ground::open(&options, stop)).await?
+            blocking(&options.stage.clone(), move || Ground::open(&options, stop)).await?
         };
         let Ground { folder, wal, store, counters, set_aside } = ground;
         let checkpoints: Arc<dyn Checkpoints> = Arc::new(LogCheckpoints(wal.clone()));
@@ -74,7 +76,15 @@ impl HostInner {
             .map(|(shard, mark)| Arc::new(Overlay::new(shard, store.clone(), mark, bell.clone(), stop.clone())))
             .collect();
         let every = options.checkpoint_every;
-        let writer = Writer::start(bell, overlays.clone(), store.clone(), checkpoints.clone(), every, stop.clone())?;
+        let writer = Writer::start_on(
+            bell,
+            overlays.clone(),
+            store.clone(),
+            checkpoints.clone(),
+            every,
+            stop.clone(),
+            &options.stage,
+        )?;
         let closed = Arc::new(AtomicBool::new(false));
         let mut host = Self {
             shards: Vec::new(),
@@ -82,6 +92,7 @@ impl HostInner {
             store,
             writer: Arc::new(writer),
             stop,
+            stage: options.stage.clone(),
             counters,
             closed,
             tasks: Mutex::default(),
@@ -115,6 +126,7 @@ impl HostInner {
             told: Told { term, outbox: outbox_told, counters: self.counters.clone() },
             heads: Heads::default(),
             replay_until: last.map(|id| id.index),
+            stage: options.stage.clone(),
         };
         let config = Arc::new(config(shard)?);
         let raft = Raft::new(options.node_id, config, NoPeers, log, machine).await.map_err(storage)?;
@@ -138,6 +150,7 @@ impl HostInner {
             wal: self.wal.clone(),
             stop: self.stop.clone(),
             closed: self.closed.clone(),
+            stage: self.stage.clone(),
         }))
     }
 
@@ -147,6 +160,10 @@ impl HostInner {
 
     pub fn shard(&self, id: ShardId) -> Option<Arc<ShardInner>> {
         self.shards.get(id.0 as usize).cloned()
+    }
+
+    pub fn overlay(&self, id: ShardId) -> Option<Arc<Overlay>> {
+        self.shards.get(id.0 as usize).map(|shard| shard.overlay.clone())
     }
 
     pub fn stopped(&self) -> Option<String> {
@@ -188,7 +205,7 @@ impl HostInner {
         let flushed = if in_order && self.stop.why().is_none() { self.writer.flush().await } else { Ok(()) };
         let (writer, store, wal) = (self.writer.clone(), self.store.clone(), self.wal.clone());
         let (folder, stop) = (self.folder.lock().take(), self.stop.clone());
-        blocking(move || {
+        blocking(&self.stage, move || {
             writer.end();
             let let_go = store.close();
             // A clean end is claimed only if the store stands where its checkpoints say.
@@ -238,7 +255,7 @@ impl Ground {
             groups: options.shards,
             begun: folder.log_begun(),
         };
-        let wal = Wal::open(&folder.log(), wal)?;
+        let wal = Wal::open_staged(&folder.log(), wal, &options.stage)?;
         folder.say_log_begun()?;
         SnapshotFolder::prepare(&folder.snapshots())?;
         let counters = Arc::new(Counters::default());
@@ -279,7 +296,8 @@ async fn marks(
                 if state.last_purged_log_id.is_some() {
                     // The log alone does not reach back: without a whole snapshot file this is the end, and says so.
                     let snapshots = folder.snapshots();
-                    blocking(move || verify(&SnapshotFolder::new(&snapshots, shard).path(), shard)).await?;
+                    blocking(&options.stage, move || verify(&SnapshotFolder::new(&snapshots, shard).path(), shard))
+                        .await?;
                 }
                 empty.push(shard);
                 marks.push(Mark::origin());
@@ -287,7 +305,7 @@ async fn marks(
         }
     }
     let (store, checkpoints) = (store.clone(), checkpoints.clone());
-    blocking(move || {
+    blocking(&options.stage, move || {
         if !empty.is_empty() {
             checkpoints.keep(empty.iter().map(|shard| (*shard, None)).collect())?;
         }
@@ -323,6 +341,9 @@ fn storage(error: impl std::fmt::Display) -> Error {
     Error::Storage(error.to_string())
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
-    tokio::task::spawn_blocking(work).await.map_err(storage)?
+async fn blocking<T: Send + 'static>(
+    stage: &Stage,
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    stage.offload(work).await.map_err(storage)?
 }

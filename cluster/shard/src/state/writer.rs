@@ -7,13 +7,14 @@ use super::overlay::{Frozen, Mark, Overlay, Slot};
 use super::store::{Change, StateStore};
 use super::{Stop, head, keys};
 use crate::Error;
+use crate::testing::Stage;
 use granary_proto::storage::StoreStamp;
 use parking_lot::{Condvar, Mutex};
 use prost::Message;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// Where checkpoints are kept. On return they are durable.
 pub trait Checkpoints: Send + Sync {
@@ -27,6 +28,8 @@ pub struct Bell(Arc<Shared>);
 struct Shared {
     asked: Mutex<Asked>,
     ring: Condvar,
+    /// Rung as well, if the writer is a task.
+    task: OnceLock<Arc<Notify>>,
     /// Told when the thread is about to end.
     ended: Condvar,
     /// The newest request for a round that a whole round has followed; `u64::MAX` when there will be none any more.
@@ -46,6 +49,7 @@ impl Bell {
         Self(Arc::new(Shared {
             asked: Mutex::default(),
             ring: Condvar::new(),
+            task: OnceLock::new(),
             ended: Condvar::new(),
             done: watch::channel(0).0,
         }))
@@ -55,7 +59,16 @@ impl Bell {
         let mut asked = self.0.asked.lock();
         if !asked.wake {
             asked.wake = true;
-            self.0.ring.notify_one();
+            self.0.rung();
+        }
+    }
+}
+
+impl Shared {
+    fn rung(&self) {
+        self.ring.notify_one();
+        if let Some(task) = self.task.get() {
+            task.notify_one();
         }
     }
 }
@@ -63,10 +76,13 @@ impl Bell {
 pub struct Writer {
     bell: Bell,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// On a stage, in the place of the thread.
+    task: Option<Arc<Work>>,
     stop: Stop,
 }
 
 impl Writer {
+    #[cfg(test)]
     pub fn start(
         bell: Bell,
         overlays: Vec<Arc<Overlay>>,
@@ -75,12 +91,29 @@ impl Writer {
         every: Duration,
         stop: Stop,
     ) -> Result<Self, Error> {
+        Self::start_on(bell, overlays, store, checkpoints, every, stop, &Stage::default())
+    }
+
+    pub fn start_on(
+        bell: Bell,
+        overlays: Vec<Arc<Overlay>>,
+        store: Arc<dyn StateStore>,
+        checkpoints: Arc<dyn Checkpoints>,
+        every: Duration,
+        stop: Stop,
+        stage: &Stage,
+    ) -> Result<Self, Error> {
         let work = Work { bell: bell.clone(), overlays, store, checkpoints, every, stop: stop.clone() };
+        if stage.scene().is_some() {
+            let work = Arc::new(work);
+            tokio::spawn(work.clone().run_as_task(bell.0.task.get_or_init(Arc::default).clone()));
+            return Ok(Self { bell, thread: Mutex::default(), task: Some(work), stop });
+        }
         let thread = std::thread::Builder::new()
             .name("state-writer".into())
             .spawn(move || work.run())
             .map_err(|error| Error::Storage(error.to_string()))?;
-        Ok(Self { bell, thread: Mutex::new(Some(thread)), stop })
+        Ok(Self { bell, thread: Mutex::new(Some(thread)), task: None, stop })
     }
 
     /// Returns when everything applied before the call is in the store and behind a durable checkpoint (but what a hold
@@ -91,7 +124,7 @@ impl Writer {
             let mut asked = self.bell.0.asked.lock();
             asked.round += 1;
             asked.wake = true;
-            self.bell.0.ring.notify_one();
+            self.bell.0.rung();
             asked.round
         };
         // The sender lives in the bell, which we hold.
@@ -104,6 +137,11 @@ impl Writer {
 
     /// Ends the thread after the round it is in. Blocks for that long, but not for ever: a round may hang in the store.
     pub fn end(&self) {
+        if let Some(work) = &self.task {
+            self.bell.0.asked.lock().end = true;
+            self.bell.0.rung();
+            return work.over();
+        }
         let patience = self.stop.patience();
         let ended = {
             let mut asked = self.bell.0.asked.lock();
@@ -142,27 +180,56 @@ impl Work {
     fn run(self) {
         let shared = &self.bell.0;
         loop {
-            let round = {
+            {
                 let mut asked = shared.asked.lock();
                 if !asked.wake && !asked.end {
                     shared.ring.wait_for(&mut asked, self.every);
                 }
-                if asked.end {
-                    break;
-                }
-                asked.wake = false;
-                asked.round
-            };
-            // The store's code is not ours: a panic in it ends the acknowledging, not the process.
-            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.rounds()));
-            match done.unwrap_or_else(|_| Err(Error::Storage("the state store panicked".into()))) {
-                Ok(()) => shared.done.send_replace(round),
-                Err(error) => {
-                    self.stop.because(format!("state store: {error}"));
-                    break;
-                }
-            };
+            }
+            if !self.serve() {
+                break;
+            }
         }
+        self.over();
+    }
+
+    async fn run_as_task(self: Arc<Self>, rung: Arc<Notify>) {
+        loop {
+            let _ = tokio::time::timeout(self.every, rung.notified()).await;
+            if !self.serve() {
+                break;
+            }
+        }
+        self.over();
+    }
+
+    /// Does what is asked for now; false if that was the end.
+    fn serve(&self) -> bool {
+        let shared = &self.bell.0;
+        let round = {
+            let mut asked = shared.asked.lock();
+            if asked.end {
+                return false;
+            }
+            asked.wake = false;
+            asked.round
+        };
+        // The store's code is not ours: a panic in it ends the acknowledging, not the process.
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.rounds()));
+        match done.unwrap_or_else(|_| Err(Error::Storage("the state store panicked".into()))) {
+            Ok(()) => {
+                shared.done.send_replace(round);
+                true
+            }
+            Err(error) => {
+                self.stop.because(format!("state store: {error}"));
+                false
+            }
+        }
+    }
+
+    fn over(&self) {
+        let shared = &self.bell.0;
         shared.done.send_replace(u64::MAX);
         self.overlays.iter().for_each(|overlay| overlay.give_up());
         shared.asked.lock().ended = true;

@@ -1,9 +1,9 @@
 //! What a crash can do is repaired, what it cannot do is refused with its place.
 
-use super::double::Double;
 use super::driver::{self, append, entries, entry, id, open, options, put};
 use crate::Error;
 use crate::log::{Wal, WalOptions, frame, segment};
+use crate::testing::Double;
 use std::ops::Range;
 use std::sync::Arc;
 

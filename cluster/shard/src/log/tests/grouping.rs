@@ -1,8 +1,8 @@
 //! One sync serves all who wait, and small things ride along.
 
-use super::double::Double;
 use super::driver::{self, GROUPS, acked, append, entry, id, open, put};
 use crate::log::Checkpoint;
+use crate::testing::Double;
 use std::time::{Duration, Instant};
 
 /// [K3]

@@ -1,9 +1,9 @@
 //! The ordinary life of a log: written, read, closed, opened; its files made, used, dead and used again.
 
-use super::double::Double;
 use super::driver::{self, GROUPS, entries, entry, id, open, options, put, state, vote};
 use crate::log::bounds::{PINNED_SEGMENTS_MAX, READY_MAX};
 use crate::log::{Checkpoint, Wal};
+use crate::testing::Double;
 use futures::executor::block_on;
 use openraft::RaftLogReader;
 use openraft::storage::RaftLogStorage;

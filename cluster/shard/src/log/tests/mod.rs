@@ -1,7 +1,6 @@
 //! Tests of the whole log, on a disk that forgets and fails as told (`double`) and on a real one.
 
 mod damage;
-mod double;
 mod driver;
 mod faults;
 mod grouping;

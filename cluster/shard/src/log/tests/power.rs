@@ -1,10 +1,10 @@
 //! The power goes at any moment: what comes back is what some moment not before the last acknowledgement had.
 
-use super::double::Double;
 use super::driver::{self, GROUPS, acked, entries, entry, id, open, options, put};
 use super::model::{Model, ModelGroup, Op, found};
 use super::random::op;
 use crate::log::Wal;
+use crate::testing::Double;
 use parking_lot::Mutex;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -32,7 +32,7 @@ fn no_power_cut_loses_or_tears_what_was_acknowledged() {
             let run = run_until_cut(&disk, model, ops.split_off(ops.len() - OPS), &mut rng);
             acknowledged += run.acknowledged;
             mid_way += usize::from(run.acknowledged < OPS);
-            disk = disk.after_cut(&mut rng);
+            disk = disk.after_cut(&mut |n| rng.random_range(0..n));
             let wal = Wal::open_on(Arc::new(disk.clone()), options())
                 .unwrap_or_else(|error| panic!("seed {seed}, cut {cut}: {error}"));
             let found: Vec<_> = (0..GROUPS).map(|group| found(&wal, group)).collect();
@@ -68,7 +68,7 @@ fn no_power_cut_loses_what_lies_in_a_recycled_file() {
             driver::purge(&log, id(1, i - 4)).unwrap();
         }
         if i % 7 == 6 {
-            let found = entries(&open(&disk.after_cut(&mut rng)).group(0));
+            let found = entries(&open(&disk.after_cut(&mut |n| rng.random_range(0..n))).group(0));
             assert_eq!(found.last(), Some(&entry(0, 1, i, 500)), "entry {i} is gone");
         }
     }

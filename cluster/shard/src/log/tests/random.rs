@@ -1,8 +1,8 @@
 //! Any order of operations and reopenings leaves what the model has.
 
-use super::double::Double;
 use super::driver::{self, GROUPS, acked, open};
 use super::model::{Model, Op, found};
+use crate::testing::Double;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 

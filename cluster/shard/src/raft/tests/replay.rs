@@ -31,6 +31,7 @@ impl Checkpoints for NoCheckpoints {
 fn machine(store: &Arc<MemoryStore>, mark: Mark, log_end: Option<u64>) -> Machine {
     let (bell, stop) = (Bell::new(), Stop::default());
     Machine {
+        stage: Default::default(),
         overlay: Arc::new(Overlay::new(0, store.clone(), mark, bell, stop)),
         checkpoints: Arc::new(NoCheckpoints),
         folder: SnapshotFolder::new(Path::new("unused"), 0),

@@ -35,6 +35,7 @@ impl StoreBuilder<TypeConfig, GroupLog, Machine, Guard> for Builder {
         let snapshots = dir.path().join("snapshots");
         SnapshotFolder::prepare(&snapshots).unwrap();
         let machine = Machine {
+            stage: Default::default(),
             overlay,
             checkpoints,
             folder: SnapshotFolder::new(&snapshots, 0),

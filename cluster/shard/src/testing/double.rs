@@ -6,8 +6,6 @@
 
 use crate::log::disk::{Disk, DiskFile};
 use parking_lot::{Condvar, Mutex};
-use rand::RngExt;
-use rand::rngs::SmallRng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
@@ -80,15 +78,18 @@ impl Double {
     }
 
     /// The disk after the power cut, or after one now if there was none yet.
-    pub fn after_cut(&self, rng: &mut SmallRng) -> Double {
+    ///
+    /// `below` gives a random number below the one it is handed.
+    pub fn after_cut(&self, below: &mut dyn FnMut(u64) -> u64) -> Double {
         let mut state = self.world.state.lock();
         state.take_image();
         let image = state.cut.take().expect("it was just taken");
         let mut names = image.names;
-        for change in &image.changes[..rng.random_range(0..=image.changes.len())] {
+        let kept = below(image.changes.len() as u64 + 1) as usize;
+        for change in image.changes.iter().take(kept) {
             change.apply(&mut names);
         }
-        let files = image.files.into_iter().map(|content| content.after_cut(rng)).collect();
+        let files = image.files.into_iter().map(|content| content.after_cut(below)).collect();
         let state = State { files, durable_names: names.clone(), names, ..State::default() };
         Double { world: Arc::new(World { state: Mutex::new(state), ..World::default() }) }
     }
@@ -96,8 +97,12 @@ impl Double {
     /// The disk as a killed process leaves it: nothing is lost.
     pub fn copy(&self) -> Double {
         let state = self.world.state.lock();
-        let files =
-            state.files.iter().map(|content| Content { durable: content.now.clone(), ..content.clone() }).collect();
+        let mut files = vec![Content::default(); state.files.len()];
+        // What was removed stays behind.
+        for id in state.names.values() {
+            let now = state.files[*id].now.clone();
+            files[*id] = Content { durable: now.clone(), now, dirty: BTreeSet::new() };
+        }
         let state = State { files, durable_names: state.names.clone(), names: state.names.clone(), ..State::default() };
         Double { world: Arc::new(World { state: Mutex::new(state), ..World::default() }) }
     }
@@ -193,16 +198,28 @@ impl Change {
 }
 
 impl Content {
-    fn after_cut(self, rng: &mut SmallRng) -> Self {
+    fn after_cut(self, below: &mut dyn FnMut(u64) -> u64) -> Self {
         let mut durable = self.durable;
         for page in self.dirty {
             let range = page * PAGE..((page + 1) * PAGE).min(self.now.len());
-            if rng.random_ratio(3, 10) && !range.is_empty() {
+            if below(10) < 3 && !range.is_empty() {
                 durable.resize(durable.len().max(range.end), 0);
                 durable[range.clone()].copy_from_slice(&self.now[range]);
             }
         }
         Self { now: durable.clone(), durable, dirty: BTreeSet::new() }
+    }
+}
+
+impl Content {
+    /// Copies what was written since the last sync.
+    fn sync(&mut self) {
+        let Self { now, durable, dirty } = self;
+        durable.resize(now.len(), 0);
+        for page in std::mem::take(dirty) {
+            let range = (page * PAGE).min(now.len())..((page + 1) * PAGE).min(now.len());
+            durable[range.clone()].copy_from_slice(&now[range]);
+        }
     }
 }
 
@@ -317,8 +334,7 @@ impl DiskFile for DoubleFile {
             content.dirty.clear();
             return Err(io::Error::other("the sync failed"));
         }
-        content.durable = content.now.clone();
-        content.dirty.clear();
+        content.sync();
         Ok(())
     }
 }
