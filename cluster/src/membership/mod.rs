@@ -12,8 +12,10 @@
 //! Deliberately absent: suspicion. A node that cannot be called now keeps its replicas for the grace time; who owns a shard is
 //! Raft's to say and needs no help.
 
+mod book;
 mod error;
 mod options;
+mod plan;
 mod status;
 
 pub use error::Error;
@@ -43,7 +45,7 @@ pub struct Ground {
 
 /// The grain type of the book, for [`Silo::start`].
 pub fn grain_types() -> Vec<Arc<dyn GrainType>> {
-    Vec::new()
+    vec![Arc::new(book::BookType)]
 }
 
 /// Handle of this node's place in its cluster; cheap to clone.

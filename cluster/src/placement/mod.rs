@@ -1,7 +1,11 @@
-//! Which shard a grain belongs to.
+//! Which shard a grain belongs to, and ([`Ring`]) which nodes a shard.
 //!
 //! The answer is part of the data on disk: it may never change for a folder that exists. Hence a named, versioned hash over
 //! explicit bytes, and a golden test.
+
+mod ring;
+
+pub use ring::{RING, Ring, Site};
 
 use grain_contract::GrainId;
 use shard::ShardId;
