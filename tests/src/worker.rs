@@ -1,23 +1,44 @@
 //! A small worker of our own, so that the protocol is tested against something that is not our SDK.
 //!
-//! It answers each assignment with its input, remembers what it did, and goes on over broken streams: it reports again what was
-//! not acknowledged, and says in its hello what it still holds.
+//! It answers each assignment with its input, remembers what it did, and goes on over broken streams, at the next node if there
+//! are several: it reports again what was not acknowledged, and says in its hello what it still holds.
 
-use anyhow::Result;
+use crate::cluster::client::Clients;
+use crate::cluster::pace::Pace;
+use anyhow::{Result, ensure};
 use granary_proto::v1::{self, server_message, worker_message};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
+
+/// Before an outcome that the node could not take is offered again.
+const REPORT_AGAIN: Duration = Duration::from_millis(100);
+/// A node that cannot take outcomes for so long (it is cut off) is left for the next.
+const REFUSED_MAX: Duration = Duration::from_secs(3);
+/// Between two sessions: nodes are killed and started, and asking more often gains nothing.
+const RECONNECT: Duration = Duration::from_millis(50);
+/// Half of the lease's own rhythm, so that a session that was lost for a while is no lost lease.
+const RENEW_EVERY: Duration = Duration::from_secs(10);
+/// A node that does not even greet is not waited for.
+const WELCOME_MAX: Duration = Duration::from_secs(5);
+
+/// One attempt as it came.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub attempt_id: String,
+    pub run_id: String,
+    pub step_id: String,
+    pub at: Instant,
+}
 
 #[derive(Default)]
 struct Book {
     /// Attempts in hand: assignment and, once done, the report.
     held: HashMap<String, v1::Report>,
-    /// How often each attempt was given to us.
-    given: HashMap<String, u32>,
+    seen: Vec<Seen>,
     /// How often each piece of work (idempotency key) was done.
     done: HashMap<String, u32>,
 }
@@ -26,23 +47,41 @@ struct Book {
 pub struct Echo {
     book: Arc<Mutex<Book>>,
     stop: Arc<tokio::sync::Notify>,
+    pace: Pace,
+}
+
+/// What follows from a message of the node.
+#[derive(Default)]
+struct Next {
+    reports: Vec<v1::Report>,
+    /// Some outcome could not be taken and is offered again later.
+    refused: bool,
 }
 
 impl Echo {
     /// Serves `queues` at `url` until [`Echo::stop`].
-    pub fn start(url: String, queues: Vec<String>, capacity: u32) -> Self {
-        let echo = Self { book: Arc::default(), stop: Arc::default() };
+    ///
+    /// # Errors
+    /// The address is none.
+    pub fn start(url: &str, queues: &[&str], capacity: u32) -> Result<Self> {
+        Ok(Self::among(Clients::new(&[url.to_owned()])?, 0, queues, capacity, Pace::default()))
+    }
+
+    /// Serves `queues` at the `first` node, and at the next whenever a session ends; `pace` is told of each outcome that was taken.
+    pub fn among(clients: Clients, first: usize, queues: &[&str], capacity: u32, pace: Pace) -> Self {
+        let echo = Self { book: Arc::default(), stop: Arc::default(), pace };
         let worker_id = uuid::Uuid::new_v4().to_string();
+        let queues: Vec<String> = queues.iter().map(|queue| (*queue).to_owned()).collect();
         let inner = echo.clone();
         tokio::spawn(async move {
-            loop {
-                let session = inner.session(&url, &worker_id, &queues, capacity);
+            for n in first.. {
+                let session = inner.session(&clients, n, &worker_id, &queues, capacity);
                 tokio::select! {
                     _ = inner.stop.notified() => return,
+                    // Whatever ended the session, the answer is the next one.
                     _ = session => {}
                 }
-                // The server is being killed and started; asking it more often than this gains nothing.
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                tokio::time::sleep(RECONNECT).await;
             }
         });
         echo
@@ -62,33 +101,58 @@ impl Echo {
         self.book.lock().expect("no panic while held").done.len()
     }
 
-    async fn session(&self, url: &str, worker_id: &str, queues: &[String], capacity: u32) -> Result<()> {
-        let channel = tonic::transport::Endpoint::from_shared(url.to_owned())?
-            .connect_timeout(Duration::from_secs(2))
-            .connect()
-            .await?;
-        let mut client = v1::workers_client::WorkersClient::new(channel);
+    /// Every attempt that came, in order.
+    pub fn seen(&self) -> Vec<Seen> {
+        self.book.lock().expect("no panic while held").seen.clone()
+    }
+
+    async fn session(
+        &self,
+        clients: &Clients,
+        n: usize,
+        worker_id: &str,
+        queues: &[String],
+        capacity: u32,
+    ) -> Result<()> {
+        let mut client = v1::workers_client::WorkersClient::new(clients.channel(n))
+            .max_decoding_message_size(grain_contract::limits::MESSAGE_BYTES_MAX);
         let (send, receive) = mpsc::channel(1_024);
         let (hello, reports) = self.hello(worker_id, queues, capacity);
         send.send(message(worker_message::Message::Hello(hello))).await?;
-        let mut answers = client.session(ReceiverStream::new(receive)).await?.into_inner();
+        let opening = client.session(ReceiverStream::new(receive));
+        let mut answers = tokio::time::timeout(WELCOME_MAX, opening).await??.into_inner();
         if !reports.is_empty() {
             send.send(message(worker_message::Message::Reports(v1::Reports { reports }))).await?;
         }
-        let mut renew = tokio::time::interval(Duration::from_secs(10));
+        let mut renew = tokio::time::interval(RENEW_EVERY);
+        let mut again: Option<tokio::time::Instant> = None;
+        let mut refused_since: Option<Instant> = None;
         loop {
-            tokio::select! {
+            let reports = tokio::select! {
                 _ = renew.tick() => {
                     let attempt_ids = self.book.lock().expect("no panic while held").held.keys().cloned().collect();
                     send.send(message(worker_message::Message::Renew(v1::Renew { attempt_ids }))).await?;
+                    continue;
+                }
+                () = sleep_until(again) => {
+                    again = None;
+                    self.book.lock().expect("no panic while held").held.values().cloned().collect()
                 }
                 answer = answers.next() => {
                     let Some(answer) = answer else { return Ok(()) };
-                    let reports = self.take(answer?);
-                    if !reports.is_empty() {
-                        send.send(message(worker_message::Message::Reports(v1::Reports { reports }))).await?;
+                    let next = self.take(answer?);
+                    if next.refused {
+                        again.get_or_insert(tokio::time::Instant::now() + REPORT_AGAIN);
+                        let since = refused_since.get_or_insert_with(Instant::now);
+                        ensure!(since.elapsed() < REFUSED_MAX, "this node takes no outcomes");
+                    } else {
+                        refused_since = None;
                     }
+                    next.reports
                 }
+            };
+            if !reports.is_empty() {
+                send.send(message(worker_message::Message::Reports(v1::Reports { reports }))).await?;
             }
         }
     }
@@ -108,13 +172,18 @@ impl Echo {
         (hello, book.held.values().cloned().collect())
     }
 
-    fn take(&self, answer: v1::ServerMessage) -> Vec<v1::Report> {
+    fn take(&self, answer: v1::ServerMessage) -> Next {
         let mut book = self.book.lock().expect("no panic while held");
-        let mut reports = Vec::new();
+        let mut next = Next::default();
         match answer.message {
             Some(server_message::Message::Assignments(list)) => {
                 for given in list.assignments {
-                    *book.given.entry(given.attempt_id.clone()).or_default() += 1;
+                    book.seen.push(Seen {
+                        attempt_id: given.attempt_id.clone(),
+                        run_id: given.run_id.clone(),
+                        step_id: given.step_id,
+                        at: Instant::now(),
+                    });
                     *book.done.entry(given.idempotency_key).or_default() += 1;
                     let report = v1::Report {
                         attempt_id: given.attempt_id.clone(),
@@ -125,15 +194,16 @@ impl Echo {
                         ..Default::default()
                     };
                     book.held.insert(given.attempt_id, report.clone());
-                    reports.push(report);
+                    next.reports.push(report);
                 }
             }
             Some(server_message::Message::ReportResults(list)) => {
                 for result in list.results {
-                    if !result.retry {
+                    if result.retry {
+                        next.refused |= book.held.contains_key(&result.attempt_id);
+                    } else {
                         book.held.remove(&result.attempt_id);
-                    } else if let Some(report) = book.held.get(&result.attempt_id) {
-                        reports.push(report.clone());
+                        self.pace.sign();
                     }
                 }
             }
@@ -144,7 +214,14 @@ impl Echo {
             }
             _ => {}
         }
-        reports
+        next
+    }
+}
+
+async fn sleep_until(moment: Option<tokio::time::Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }
 

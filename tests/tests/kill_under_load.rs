@@ -79,7 +79,7 @@ async fn twenty_kills_under_load_lose_nothing_and_do_nothing_twice() -> Result<(
     let folder = tempfile::tempdir()?;
     let mut server = Server::start(folder.path())?;
     let url = server.url();
-    let echo = Echo::start(url.clone(), vec!["tool:echo".into()], 64);
+    let echo = Echo::start(&url, &["tool:echo"], 64)?;
 
     let loaded = WorkflowEngineClient::new(channel(&url)?)
         .load_workflow_definition(v1::LoadWorkflowDefinitionRequest { document: LINE.into(), ..Default::default() })

@@ -1,0 +1,29 @@
+//! The projection says what the journal says.
+
+use crate::cluster::definitions::Kind;
+use granary_proto::v1;
+
+pub fn faults(graph: &v1::RunGraph, journal: &[v1::JournalEntry], kind: Kind) -> Vec<String> {
+    let mut faults = Vec::new();
+    if graph.state != "Completed" {
+        faults.push(format!("the graph says {}", graph.state));
+    }
+    for (step, wanted) in kind.steps() {
+        let found = graph.step_runs.iter().filter(|run| run.step_id == *step && run.state == "Succeeded").count();
+        if found != *wanted as usize {
+            faults.push(format!("the graph has {found} good runs of step {step} instead of {wanted}"));
+        }
+    }
+    for run in graph.step_runs.iter().filter(|run| run.state != "Succeeded") {
+        faults.push(format!("the graph has step {} in {}", run.step_id, run.state));
+    }
+    let last = journal.iter().map(|entry| entry.sequence).max().unwrap_or(0);
+    if graph.last_outcome_sequence != last {
+        faults.push(format!("the graph stands at fact {} and the journal at {last}", graph.last_outcome_sequence));
+    }
+    let early = graph.timers.iter().filter(|timer| !timer.fired).count();
+    if early > 0 {
+        faults.push(format!("the graph has {early} timers that never fired"));
+    }
+    faults
+}
