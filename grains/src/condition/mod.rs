@@ -25,6 +25,7 @@ mod cost;
 mod evaluate;
 mod guard;
 mod iterators;
+pub mod kinds;
 mod operators;
 mod path;
 mod reads;
