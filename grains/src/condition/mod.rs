@@ -91,6 +91,22 @@ impl Expression {
         Template::of(template, "", 0).map(Self::of)
     }
 
+    /// Always this value.
+    pub fn constant(value: Value) -> Self {
+        Self::of(Template::Literal(value))
+    }
+
+    /// The value of a root.
+    pub fn of_root(name: &str) -> Self {
+        Self::of(Template::Read(template::Read { parts: vec![name.to_owned()], numeric: false }))
+    }
+
+    /// An object of the values of other expressions.
+    pub fn object<const N: usize>(fields: [(&str, Expression); N]) -> Self {
+        let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value.template));
+        Self::of(Template::Object(fields.collect()))
+    }
+
     fn of(template: Template) -> Self {
         let mut roots = Vec::new();
         template.collect_roots(&mut roots);

@@ -1,17 +1,21 @@
 //! From a document without errors to the plan: names become indices, defaults are filled in.
 
+use super::SKILL_PREFIX;
 use super::analysis::Analysis;
-use super::document::{Document, Edge as DocumentEdge, Kind, Placed, Retry, Step as DocumentStep};
+use super::document::{Document, Edge as DocumentEdge, Kind, Placed, Question, Retry, Step as DocumentStep};
 use super::environment::Environment;
 use super::graph::Graph;
 use super::plan::*;
-use super::shape::workflow_reference;
+use super::shape::{skill_reference, workflow_reference};
+use crate::condition::Expression;
 use grain_contract::limits::BACKOFF_MS_MAX;
 use std::collections::HashMap;
 
 /// Attempts where the document does not say: one and two more. They happen under `Retry`, and for the uncertain ends of
 /// class `read`, which may be repeated without harm.
 const DEFAULT_ATTEMPTS: u32 = 3;
+/// Between two looks of a worker at a condition, where the document does not say.
+const DEFAULT_POLL_MS: u64 = 5_000;
 
 /// `None`: something that the rules should have found is missing. They look at the same document just before.
 pub(super) fn plan(document: Document, graph: &Graph, analysis: &Analysis, env: &Environment) -> Option<Plan> {
@@ -29,6 +33,7 @@ pub(super) fn plan(document: Document, graph: &Graph, analysis: &Analysis, env: 
             undeclared.push(target.value.clone());
         }
     }
+    let has_items: Vec<bool> = document.steps.iter().map(|step| step.items.is_some()).collect();
     let mut steps = Vec::with_capacity(document.steps.len() + undeclared.len());
     for (ix, step) in document.steps.into_iter().enumerate() {
         let place = Place {
@@ -37,6 +42,7 @@ pub(super) fn plan(document: Document, graph: &Graph, analysis: &Analysis, env: 
             incoming: edges(graph, &graph.incoming[ix]),
             outgoing: edges(graph, &graph.outgoing[ix]),
             scope: analysis.scopes[ix].iter().copied().map(at).collect(),
+            in_items: analysis.scopes[ix].iter().any(|fanout| has_items[*fanout]),
             loops: around(analysis, ix),
             compensation: step.compensation.as_ref().and_then(|target| compensations.get(&target.value).copied()),
         };
@@ -53,6 +59,7 @@ pub(super) fn plan(document: Document, graph: &Graph, analysis: &Analysis, env: 
         draft: false,
         by_id: steps.iter().enumerate().map(|(ix, step)| (step.id.clone(), at(ix))).collect(),
         edges: edges.collect::<Option<_>>()?,
+        waits: steps.iter().any(|step| matches!(step.kind, StepKind::WaitFor { .. })),
         steps,
         entries: graph.entries().into_iter().map(at).collect(),
         terminals: graph.terminals().into_iter().map(at).collect(),
@@ -73,22 +80,42 @@ struct Place {
     incoming: Vec<EdgeIx>,
     outgoing: Vec<EdgeIx>,
     scope: Vec<StepIx>,
+    /// Inside a dynamic Fanout: what stands for the input is its element.
+    in_items: bool,
     loops: Vec<u32>,
     compensation: Option<StepIx>,
 }
 
 fn step(step: DocumentStep, place: Place, env: &Environment) -> Option<Step> {
     let kind = step.kind?.value;
+    let declared = kind.as_str();
     let acts = kind.must_declare() || kind == Kind::Compensation;
     let default_timeout = match kind {
         // People, and runs of their own, take the time they take.
-        Kind::Agent | Kind::Tool | Kind::Compensation => Some(env.step_timeout_ms),
+        Kind::Agent | Kind::Tool | Kind::Compensation | Kind::PlannedGoal => Some(env.step_timeout_ms),
+        Kind::WaitForCondition => step.wait_ms.map(|wait| wait.value),
         _ => None,
     };
     let default_class = if acts { env.action_classes.first().cloned().unwrap_or_default() } else { String::new() };
     let timeout_ms = step.timeout_ms.map(|timeout| timeout.value).or(default_timeout);
     let failure_policy = step.failure_policy.map_or(FailurePolicy::Fail, |policy| policy.value);
+    let mut input = step.input_mapping.map(|mapping| mapping.value);
     let kind = match kind {
+        Kind::PlannedGoal => {
+            input = Some(goal(text(step.goal)?, input, place.in_items));
+            StepKind::Agent { agent: text(step.agent)? }
+        }
+        Kind::SkillInvocation => {
+            let none = || Expression::constant(serde_json::Value::Object(serde_json::Map::new()));
+            input = Some(step.arguments.map_or_else(none, |arguments| arguments.value));
+            let (name, version) = skill_reference(&text(step.skill)?).ok()?;
+            StepKind::SubWorkflow { definition_id: format!("{SKILL_PREFIX}{name}"), version }
+        }
+        Kind::WaitForCondition => StepKind::WaitFor {
+            check: check(step.condition?, env)?,
+            poll_ms: step.poll_ms.map_or(DEFAULT_POLL_MS, |poll| poll.value),
+        },
+        Kind::Branch => StepKind::Branch { check: check(step.condition?, env)? },
         Kind::Agent => StepKind::Agent { agent: text(step.agent)? },
         Kind::Tool => StepKind::Tool { tool: text(step.tool)? },
         Kind::Human => StepKind::Human { ask: step.ask.map_or(Ask::Approval, |ask| ask.value) },
@@ -111,17 +138,22 @@ fn step(step: DocumentStep, place: Place, env: &Environment) -> Option<Step> {
             },
         },
     };
+    // A worker's look at the world reads it, and may be repeated.
+    let is_served = matches!(kind, StepKind::WaitFor { .. } | StepKind::Branch { .. }) && kind.queue().is_some();
+    let default_class = if is_served { env.action_classes.first().cloned().unwrap_or_default() } else { default_class };
     Some(Step {
         name: text(step.name).unwrap_or_else(|| step.id.value.clone()),
         id: step.id.value,
         kind,
+        declared,
+        routes_failure: step.is_asked_about,
         action_class: text(step.action_class).unwrap_or(default_class),
         failure_policy,
         max_attempts: step.max_attempts.map_or(DEFAULT_ATTEMPTS, |max| max.value),
         backoff: backoff(step.retry, env),
         timeout_ms,
         compensation: place.compensation,
-        input: step.input_mapping.map(|mapping| mapping.value),
+        input,
         incoming: place.incoming,
         outgoing: place.outgoing,
         scope: place.scope,
@@ -129,11 +161,24 @@ fn step(step: DocumentStep, place: Place, env: &Environment) -> Option<Step> {
     })
 }
 
+/// What the agent of a PlannedGoal gets: the goal, and the input beside it.
+fn goal(goal: String, mapping: Option<Expression>, in_items: bool) -> Expression {
+    let input = mapping.unwrap_or_else(|| Expression::of_root(if in_items { "item" } else { "input" }));
+    Expression::object([("goal", Expression::constant(serde_json::Value::String(goal))), ("input", input)])
+}
+
+fn check(question: Question, env: &Environment) -> Option<Check> {
+    let how = env.conditions.condition(&question.kind.value, &question.parameters).ok()?;
+    Some(Check { kind: question.kind.value, parameters: question.parameters, how })
+}
+
 /// A draft's undeclared compensation: the tool of that name.
 fn undeclared_compensation(name: String, env: &Environment) -> Step {
     Step {
         name: name.clone(),
         kind: StepKind::Compensation { queue: format!("tool:{name}") },
+        declared: Kind::Compensation.as_str(),
+        routes_failure: false,
         id: name,
         action_class: env.action_classes.first().cloned().unwrap_or_default(),
         failure_policy: FailurePolicy::Fail,

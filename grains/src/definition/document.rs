@@ -22,6 +22,8 @@ pub(super) struct Document {
     pub deadline_ms: Option<Placed<u64>>,
     pub steps: Vec<Step>,
     pub edges: Vec<Edge>,
+    /// Without the key `edges` the steps are an ordered list: each leads to the next (see `ordered`).
+    pub has_edges: bool,
     /// `steps` and `edges` are lists within their bounds. Without them no rule has anything sensible to say.
     pub has_lists: bool,
 }
@@ -51,8 +53,27 @@ pub(super) struct Step {
     pub quorum: Option<Placed<Quorum>>,
     pub losers: Option<Placed<Losers>>,
     pub retry: Retry,
+    pub goal: Option<Placed<String>>,
+    pub skill: Option<Placed<String>>,
+    pub arguments: Option<Placed<Expression>>,
+    pub condition: Option<Question>,
+    pub wait_ms: Option<Placed<u64>>,
+    pub poll_ms: Option<Placed<u64>>,
+    pub on_true: Option<Placed<String>>,
+    pub on_false: Option<Placed<String>>,
+    /// The next step of the list is a Branch that asks whether this one succeeded: so a failure does not end the run.
+    pub is_asked_about: bool,
     /// Every field that stands there, also those that could not be read.
     pub given: Vec<Placed<String>>,
+}
+
+/// A condition of a registered kind, as it is written.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub kind: Placed<String>,
+    /// What stands beside `kind`.
+    pub parameters: Map<String, Value>,
+    pub spots: Vec<(String, Spot)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,8 +85,10 @@ pub(super) struct Retry {
 
 #[derive(Debug)]
 pub(super) struct Edge {
-    /// `edges[2]`
+    /// `edges[2]`; of an edge that a Branch makes, the field it comes from: `steps[2].onTrue`.
     pub path: String,
+    /// It stands in no list of edges, but follows from the order of the steps or from a Branch.
+    pub is_implied: bool,
     pub spot: Spot,
     pub from: Placed<String>,
     pub to: Placed<String>,
@@ -87,10 +110,14 @@ pub(super) enum Kind {
     Fanout,
     Join,
     Compensation,
+    PlannedGoal,
+    SkillInvocation,
+    WaitForCondition,
+    Branch,
 }
 
 impl Kind {
-    pub(super) const ALL: [Kind; 9] = [
+    pub(super) const ALL: [Kind; 13] = [
         Kind::Agent,
         Kind::Tool,
         Kind::Human,
@@ -100,6 +127,10 @@ impl Kind {
         Kind::Fanout,
         Kind::Join,
         Kind::Compensation,
+        Kind::PlannedGoal,
+        Kind::SkillInvocation,
+        Kind::WaitForCondition,
+        Kind::Branch,
     ];
 
     pub(super) fn as_str(self) -> &'static str {
@@ -113,6 +144,10 @@ impl Kind {
             Kind::Fanout => "Fanout",
             Kind::Join => "Join",
             Kind::Compensation => "Compensation",
+            Kind::PlannedGoal => "PlannedGoal",
+            Kind::SkillInvocation => "SkillInvocation",
+            Kind::WaitForCondition => "WaitForCondition",
+            Kind::Branch => "Branch",
         }
     }
 
@@ -166,12 +201,28 @@ impl Kind {
                 "inputMapping",
                 "retry",
             ],
+            Kind::PlannedGoal => &[
+                "goal",
+                "agent",
+                "actionClass",
+                "failurePolicy",
+                "maxAttempts",
+                "timeoutMinutes",
+                "compensation",
+                "inputMapping",
+                "retry",
+            ],
+            Kind::SkillInvocation => {
+                &["skill", "arguments", "failurePolicy", "maxAttempts", "timeoutMinutes", "compensation", "retry"]
+            }
+            Kind::WaitForCondition => &["condition", "timeout", "pollInterval", "failurePolicy"],
+            Kind::Branch => &["condition", "onTrue", "onFalse", "failurePolicy"],
         }
     }
 
     /// Does work that acts on the world, so its class and policy must be declared.
     pub(super) fn must_declare(self) -> bool {
-        matches!(self, Kind::Agent | Kind::Tool | Kind::Human)
+        matches!(self, Kind::Agent | Kind::Tool | Kind::Human | Kind::PlannedGoal)
     }
 }
 

@@ -1,7 +1,9 @@
 //! What a definition is judged against, beside its own text.
 
 use super::plan::Backoff;
+use crate::condition::kinds::ConditionKinds;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// How strictly a document is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +30,8 @@ pub struct Environment {
     pub backoff: Backoff,
     /// Known definitions: which definitions each starts as sub-workflows. For cycles that span definitions.
     pub sub_workflows: HashMap<String, Vec<String>>,
+    /// What WaitForCondition and Branch can ask.
+    pub conditions: Arc<ConditionKinds>,
 }
 
 impl Default for Environment {
@@ -39,6 +43,7 @@ impl Default for Environment {
             step_timeout_ms: 60 * 60 * 1_000,
             backoff: Backoff { initial_ms: 1_000, factor: 2.0, max_ms: 60_000 },
             sub_workflows: HashMap::new(),
+            conditions: Arc::default(),
         }
     }
 }

@@ -14,6 +14,7 @@ mod environment;
 mod finding;
 mod graph;
 mod hash;
+mod ordered;
 pub mod plan;
 mod read;
 mod rules;
@@ -33,6 +34,8 @@ use document::{Document, Kind};
 use serde_json::Value;
 use tree::Node;
 
+/// A skill runs as a sub-workflow whose definition id is this and the skill's name.
+pub const SKILL_PREFIX: &str = "skill:";
 /// Findings given back for one document.
 const FINDINGS_MAX: usize = 500;
 
@@ -96,7 +99,7 @@ pub fn compile_stored(
 }
 
 fn judge(root: &Node, mut findings: Vec<Finding>, mode: Mode, env: &Environment) -> Loaded {
-    let (document, canonical) = shape::document(root, &mut findings);
+    let (mut document, canonical) = shape::document(root, &mut findings);
     // With a key or value left out, the canonical form would be that of another document.
     let readable = !findings.iter().any(Finding::is_error);
     let canonical = if readable { hash::canonical(&canonical) } else { Vec::new() };
@@ -104,6 +107,7 @@ fn judge(root: &Node, mut findings: Vec<Finding>, mode: Mode, env: &Environment)
     if !document.has_lists {
         return Loaded { findings, ..Loaded::default() };
     }
+    ordered::complete(&mut document);
     let graph = graph::Graph::of(&document);
     let analysis = graph.cycles().is_empty().then(|| graph.analyse(&document));
     let cx = rules::Context { document: &document, graph: &graph, analysis: analysis.as_ref(), mode, env };

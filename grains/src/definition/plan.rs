@@ -3,6 +3,7 @@
 //! A plan is immutable and shared by all runs of its release.
 
 use crate::condition::Expression;
+use crate::condition::kinds::How;
 use std::collections::HashMap;
 
 /// Index of a step in [`Plan::steps`]: the order of the document.
@@ -28,6 +29,8 @@ pub struct Plan {
     /// Steps without an outgoing edge that is not a loop-back, in document order: the run's output is theirs.
     pub terminals: Vec<StepIx>,
     pub loops: Vec<Loop>,
+    /// Some step is a WaitForCondition.
+    pub waits: bool,
     /// Initial `vars`, a JSON object.
     pub variables: serde_json::Map<String, serde_json::Value>,
     pub deadline_ms: Option<u64>,
@@ -43,6 +46,10 @@ pub struct Step {
     pub id: String,
     pub name: String,
     pub kind: StepKind,
+    /// The kind as it is written: four kinds of ordered lists run as others do.
+    pub declared: &'static str,
+    /// A failure for good is data for the outgoing edges, as under `Route`, whatever the policy tries before.
+    pub routes_failure: bool,
     /// Declared class; empty for the kinds that have none.
     pub action_class: String,
     pub failure_policy: FailurePolicy,
@@ -84,6 +91,16 @@ pub enum StepKind {
     Timer {
         wait: Wait,
     },
+    /// Waits until its condition is satisfied; the step's timeout is how long. Output: true.
+    WaitFor {
+        check: Check,
+        /// Between two looks of a worker, if one answers the condition.
+        poll_ms: u64,
+    },
+    /// Output: whether its condition is satisfied now. Edges with a guard "true"/"false" follow it.
+    Branch {
+        check: Check,
+    },
     SubWorkflow {
         definition_id: String,
         version: Option<String>,
@@ -94,6 +111,15 @@ pub enum StepKind {
     Compensation {
         queue: String,
     },
+}
+
+/// A condition of a registered kind.
+#[derive(Debug)]
+pub struct Check {
+    pub kind: String,
+    /// As they are written: what a worker gets.
+    pub parameters: serde_json::Map<String, serde_json::Value>,
+    pub how: How,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -200,7 +226,7 @@ impl Plan {
 }
 
 impl StepKind {
-    /// S1's name of the kind.
+    /// S1's name of the kind: what Run Control and workers see.
     pub fn as_str(&self) -> &'static str {
         match self {
             StepKind::Agent { .. } => "Agent",
@@ -208,6 +234,7 @@ impl StepKind {
             StepKind::Human { .. } => "Human",
             StepKind::Condition { .. } => "Condition",
             StepKind::Timer { .. } => "Timer",
+            StepKind::WaitFor { .. } | StepKind::Branch { .. } => "Condition",
             StepKind::SubWorkflow { .. } => "SubWorkflow",
             StepKind::Fanout(_) => "Fanout",
             StepKind::Join(_) => "Join",
@@ -226,13 +253,21 @@ impl StepKind {
         }
     }
 
-    /// The queue whose workers do it: `agent:NAME`, `tool:NAME`; `None` for what the engine does itself.
+    /// The queue whose workers do it: `agent:NAME`, `tool:NAME`, `condition:KIND`; `None` for what the engine does itself.
     pub fn queue(&self) -> Option<String> {
         match self {
             StepKind::Agent { agent } => Some(format!("agent:{agent}")),
             StepKind::Tool { tool } => Some(format!("tool:{tool}")),
             StepKind::Compensation { queue } => Some(queue.clone()),
+            StepKind::WaitFor { check, .. } | StepKind::Branch { check } => check.queue(),
             _ => None,
         }
+    }
+}
+
+impl Check {
+    /// The queue of a condition that workers answer: `condition:KIND`.
+    pub fn queue(&self) -> Option<String> {
+        matches!(self.how, How::Served).then(|| format!("condition:{}", self.kind))
     }
 }

@@ -41,6 +41,7 @@ impl Turn<'_> {
         self.p.count(to, 1);
         let frame = self.p.run(ix).frame;
         if to.is_terminal() {
+            self.stirred = true;
             self.clear_timers(ix);
             self.p.active.remove(&(frame, ix));
         } else {

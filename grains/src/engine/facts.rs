@@ -2,7 +2,7 @@
 
 use super::state::Projection;
 use super::turn::{Fact, Numbered};
-use super::{Accepted, Decided, EngineOptions, Input, Outcome, Refusal};
+use super::{Accepted, Decided, EngineOptions, Input, Observation, Outcome, Refusal};
 
 impl Projection {
     /// Where the input's number stands. Changes nothing.
@@ -78,6 +78,10 @@ fn sequence_and_digest(input: &Input) -> Option<(u64, [u8; 16])> {
             digest.text("cancelled").text(reason);
             sequence
         }
+        Input::Observed { sequence, observation } => {
+            digest.text("observed").observation(observation);
+            sequence
+        }
         Input::TimersDue
         | Input::CheckStuck { .. }
         | Input::StepTaken { .. }
@@ -124,6 +128,9 @@ impl Digest {
     fn outcome(&mut self, o: &Outcome) {
         self.id(Some(o.step_run_id)).id(o.attempt_id).number(o.attempt).number(o.kind as u32);
         self.bytes(&o.output).text(&o.output_ref).failure(o.failure.as_ref());
+    }
+    fn observation(&mut self, o: &Observation) {
+        self.number(o.seen as u32).bytes(&o.value).id(o.step_run_id).id(o.attempt_id).text(&o.by);
     }
     fn decided(&mut self, d: &Decided) {
         self.id(Some(d.step_run_id)).id(d.approval_id).text(&d.decision).number(d.proposal_version);

@@ -94,7 +94,7 @@ impl Projection {
         v1::StepRun {
             step_run_id: run.id.to_string(),
             step_id: step.id.clone(),
-            kind: step.kind.as_str().to_owned(),
+            kind: step.declared.to_owned(),
             state: run.state.as_str().to_owned(),
             iteration: run.iteration,
             attempt_ids: run.attempt_ids.iter().map(ToString::to_string).collect(),
@@ -120,7 +120,7 @@ impl Projection {
         v1::StepRun {
             step_run_id: self.id_of_next(plan, frame, step_ix).to_string(),
             step_id: step.id.clone(),
-            kind: step.kind.as_str().to_owned(),
+            kind: step.declared.to_owned(),
             state: StepState::Pending.as_str().to_owned(),
             iteration,
             branch: self.branch_path(frame),

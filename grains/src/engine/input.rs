@@ -22,6 +22,10 @@ pub enum Input {
         sequence: u64,
         reason: String,
     },
+    Observed {
+        sequence: u64,
+        observation: Observation,
+    },
     /// Not a fact: a reminder came due. Fires every timer that is due by now.
     TimersDue,
     /// Not a fact: the sweep. `open` are the step runs for which Run Control has an open attempt, approval or child.
@@ -73,6 +77,26 @@ pub struct Outcome {
     pub output: Vec<u8>,
     pub output_ref: String,
     pub failure: Option<Failure>,
+}
+
+/// What a worker saw in the world of the run (S2).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observation {
+    pub seen: Seen,
+    /// JSON text; of a world an object.
+    pub value: Vec<u8>,
+    pub step_run_id: Option<Uuid>,
+    pub attempt_id: Option<Uuid>,
+    /// The worker.
+    pub by: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// Takes the place of the one before.
+    Scene,
+    /// Variables, laid over those that are known.
+    World,
 }
 
 /// Run Control's outcomes (S3). A child run's end comes as one of them, with `attempt` 1.

@@ -12,14 +12,14 @@ use serde_json::Value;
 use std::cell::RefCell;
 
 /// Where an expression stands: it sees its own frame, then the ones around it.
-struct Standpoint<'a> {
-    p: &'a Projection,
-    plan: &'a Plan,
-    frame: FrameIx,
+pub(super) struct Standpoint<'a> {
+    pub p: &'a Projection,
+    pub plan: &'a Plan,
+    pub frame: FrameIx,
     /// Of a compensation: the step run it undoes, which its step id means.
-    undoes: Option<RunIx>,
+    pub undoes: Option<RunIx>,
     /// Why a root could not be built; the evaluator only knows absent ones.
-    broken: RefCell<Option<String>>,
+    pub broken: RefCell<Option<String>>,
 }
 
 impl View for Standpoint<'_> {
@@ -67,7 +67,7 @@ impl Standpoint<'_> {
         }
     }
 
-    fn parse(&self, text: &[u8]) -> Option<Value> {
+    pub(super) fn parse(&self, text: &[u8]) -> Option<Value> {
         if text.is_empty() {
             return None;
         }

@@ -3,12 +3,15 @@
 
 use super::rows::{FORMAT, HEADER_KEY, START_KEY, list_items};
 use super::state::{
-    Asked, Entry, Fan, FrameIx, Header, Projection, Purpose, ROOT, RunIx, RunState, Slot, StepRun, StepState, Timer,
+    Asked, Entry, Fan, FrameIx, Header, Observed, Projection, Purpose, ROOT, RunIx, RunState, Slot, Source, StepRun,
+    StepState, Timer,
 };
 use crate::definition::{Plan, StepIx, StepKind};
 use crate::kinds::methods::run::table;
 use grain_contract::Row;
-use granary_proto::storage::{CompensationRow, FactRow, RunHeaderRow, StepRunRow, TimerRow};
+use granary_proto::storage::{
+    CompensationRow, FactRow, ObservedFrom, RunHeaderRow, RunObservedRow, StepRunRow, TimerRow,
+};
 use prost::Message;
 use uuid::Uuid;
 
@@ -30,6 +33,7 @@ impl Projection {
         for row in rows {
             match row.key.table {
                 table::HEADER if row.key.key == START_KEY => p.read_start(decode(&row)?)?,
+                table::OBSERVED => p.read_observed(decode(&row)?)?,
                 table::HEADER if row.key.key == HEADER_KEY => p.read_header(decode(&row)?)?,
                 table::STEP_RUNS => {
                     let plan = plan.ok_or_else(|| Corrupt("Expected the plan of a run with step runs.".into()))?;
@@ -68,6 +72,23 @@ impl Projection {
             depth: row.depth,
             ..std::mem::take(&mut self.header)
         };
+        Ok(())
+    }
+
+    fn read_observed(&mut self, row: RunObservedRow) -> Result<(), Corrupt> {
+        check_format(row.format)?;
+        let source = |from: Option<ObservedFrom>| {
+            let from = from.unwrap_or_default();
+            let (step_run_id, attempt_id) = (optional_id(&from.step_run_id)?, optional_id(&from.attempt_id)?);
+            Ok(Source { at_ms: from.at_ms, step_run_id, attempt_id, by: from.by })
+        };
+        self.observed = Observed {
+            scene_from: source(row.scene_from)?,
+            world_from: source(row.world_from)?,
+            scene: row.scene,
+            world: row.world,
+        };
+        self.payload_bytes += self.observed.bytes();
         Ok(())
     }
 

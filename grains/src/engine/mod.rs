@@ -33,6 +33,8 @@
 //! - A turn makes at most [`TURN_BYTES_MAX`](grain_contract::limits::TURN_BYTES_MAX) bytes (`budget`). A value beyond it fails
 //!   its step (class `mapping`), a step run beyond it the run (`fanout-limit`, `loop-bound`).
 //! - `compensated` is true only if at least one compensation was planned and every one succeeded.
+//! - A WaitForCondition looks a last time at its timeout, before it fails; an observation that comes in that instant is applied
+//!   behind it, as every fact is, and so comes too late.
 //! - A cancel that meets a compensating run changes nothing: that run ends Failed (S1 has no other way out).
 
 mod budget;
@@ -55,12 +57,14 @@ mod loops;
 mod on_accepted;
 mod on_cancelled;
 mod on_decision;
+mod on_observed;
 mod on_outcome;
 mod on_stuck;
 mod on_taken;
 mod on_timers;
 mod outputs;
 mod policy;
+mod questions;
 mod readiness;
 mod rebuild;
 mod rows;
@@ -75,7 +79,7 @@ mod words;
 mod tests;
 
 pub use effect::{Closing, Effect, RunEnd, StartChild, StepReadyOrder};
-pub use input::{Accepted, Decided, Input, Outcome, OutcomeKind, Refusal};
+pub use input::{Accepted, Decided, Input, Observation, Outcome, OutcomeKind, Refusal, Seen};
 pub use load::Corrupt;
 pub use rows::Changes;
 pub use state::{Projection, RunState};

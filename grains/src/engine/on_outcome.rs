@@ -20,13 +20,17 @@ impl Turn<'_> {
                 self.p.run_mut(ix).output_ref = outcome.output_ref;
                 self.spend(outcome.output.len()); // Once more in the journal.
                 let output = if outcome.output.is_empty() { b"null".to_vec() } else { outcome.output };
-                self.succeed(ix, output);
+                match self.plan.step(self.p.run(ix).step).kind {
+                    StepKind::WaitFor { .. } | StepKind::Branch { .. } => self.on_answer(ix, &output),
+                    _ => self.succeed(ix, output),
+                }
             }
             OutcomeKind::Uncertain => self.uncertain(ix, self.why(ix, outcome.failure, "uncertain")),
             OutcomeKind::Failed => {
                 let class = match self.plan.step(self.p.run(ix).step).kind {
                     StepKind::Agent { .. } => "agent",
                     StepKind::SubWorkflow { .. } => "infrastructure",
+                    StepKind::WaitFor { .. } | StepKind::Branch { .. } => "condition",
                     _ => "tool",
                 };
                 self.fail_step(ix, self.why(ix, outcome.failure, class), true);

@@ -4,6 +4,7 @@ use super::Closing;
 use super::ids;
 use super::state::{Due, Purpose, RunIx, RunState};
 use super::turn::{Turn, Work};
+use crate::definition::StepKind;
 use granary_proto::v1::event::Payload;
 use granary_proto::v1::{self, Failure};
 use uuid::Uuid;
@@ -41,15 +42,24 @@ impl Turn<'_> {
                 self.succeed(ix, b"null".to_vec());
             }
             Purpose::Retry => self.work.push_back(Work::Start(ix)),
+            Purpose::Look => self.on_look_due(ix),
             Purpose::Timeout => self.on_timeout(ix),
         }
     }
 
     fn on_timeout(&mut self, ix: RunIx) {
+        if self.look_at_the_last_moment(ix) {
+            return;
+        }
         self.call_off(ix, Closing::TimedOut, "timed out");
         let run = self.p.run(ix);
         let bound = self.plan.step(run.step).timeout_ms.unwrap_or(0);
-        let message = format!("Expected an end of attempt {} within {bound} ms, but none came.", run.attempt);
+        let message = match &self.plan.step(run.step).kind {
+            StepKind::WaitFor { check, .. } => {
+                format!("Expected the condition {} to be satisfied within {bound} ms, but it was not.", check.kind)
+            }
+            _ => format!("Expected an end of attempt {} within {bound} ms, but none came.", run.attempt),
+        };
         self.fail_step(ix, Failure { class: "timeout".into(), message }, true);
     }
 

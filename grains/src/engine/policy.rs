@@ -23,6 +23,7 @@ impl Turn<'_> {
             return self.compensation_failed(ix, failure);
         }
         match step.failure_policy {
+            FailurePolicy::Fail | FailurePolicy::Retry if step.routes_failure => self.route(ix, failure),
             FailurePolicy::Fail | FailurePolicy::Retry => self.give_up(ix, failure),
             FailurePolicy::Escalate => self.escalate(ix),
             FailurePolicy::Compensate => {

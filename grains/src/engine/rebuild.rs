@@ -179,8 +179,8 @@ impl Projection {
     /// Asks the rules of a turn without taking one.
     fn with_turn<T>(&mut self, plan: &Plan, ask: impl FnOnce(&mut Turn<'_>) -> T) -> T {
         let options = EngineOptions::default();
-        let mut turn =
-            Turn { p: self, plan, options: &options, now: Timestamp(0), effects: Vec::new(), work: VecDeque::new() };
+        let (effects, work) = (Vec::new(), VecDeque::new());
+        let mut turn = Turn { p: self, plan, options: &options, now: Timestamp(0), effects, work, stirred: false };
         ask(&mut turn)
     }
 }

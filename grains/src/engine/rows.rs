@@ -3,17 +3,20 @@
 //! The header is two rows, since it is written every turn: what is fixed at acceptance (the input may be a megabyte), and what
 //! moves. A step run's row is keyed by its number, so rows come back in the order of creation.
 
-use super::state::{Projection, RunIx, StepRun, Timer};
+use super::state::{Projection, RunIx, Source, StepRun, Timer};
 use crate::definition::StepIx;
 use crate::kinds::methods::run::table;
 use grain_contract::{Row, RowKey, Table};
-use granary_proto::storage::{CompensationRow, FactRow, RunHeaderRow, StepRunRow, TimerRow};
+use granary_proto::storage::{
+    CompensationRow, FactRow, ObservedFrom, RunHeaderRow, RunObservedRow, StepRunRow, TimerRow,
+};
 use prost::Message;
 use serde_json::value::RawValue;
 
 pub(super) const FORMAT: u32 = 1;
 pub(super) const START_KEY: &[u8] = b"s";
 pub(super) const HEADER_KEY: &[u8] = b"h";
+const OBSERVED_KEY: &[u8] = b"o";
 
 /// Rows to write and to delete: only what changed since the last call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +34,9 @@ impl Projection {
         }
         if std::mem::take(&mut self.header_changed) {
             puts.push(row(table::HEADER, HEADER_KEY, &self.header_row()));
+        }
+        if std::mem::take(&mut self.observed_changed) {
+            puts.push(row(table::OBSERVED, OBSERVED_KEY, &self.observed_row()));
         }
         for ix in std::mem::take(&mut self.changed_runs) {
             self.runs[ix.0 as usize].changed = false;
@@ -56,6 +62,9 @@ impl Projection {
         }
         let key = |table, key: &[u8]| RowKey { table, key: key.to_vec() };
         let mut keys = vec![key(table::HEADER, START_KEY), key(table::HEADER, HEADER_KEY)];
+        if self.observed.bytes() > 0 {
+            keys.push(key(table::OBSERVED, OBSERVED_KEY));
+        }
         keys.extend((0..self.runs.len() as u32).map(|at| key(table::STEP_RUNS, &at.to_be_bytes())));
         keys.extend((0..self.entries.len() as u32).map(|at| key(table::COMPENSATION, &at.to_be_bytes())));
         keys.extend(self.facts.keys().map(|sequence| key(table::FACTS, &sequence.to_be_bytes())));
@@ -99,6 +108,17 @@ impl Projection {
             last_fact_hash: h.last_digest.clone(),
             deadline_fired: h.deadline_fired,
             ..Default::default()
+        }
+    }
+
+    fn observed_row(&self) -> RunObservedRow {
+        let o = &self.observed;
+        RunObservedRow {
+            format: FORMAT,
+            scene: o.scene.clone(),
+            scene_from: Some(source_row(&o.scene_from)),
+            world: o.world.clone(),
+            world_from: Some(source_row(&o.world_from)),
         }
     }
 
@@ -150,6 +170,15 @@ impl Projection {
 
 fn row(table: Table, key: &[u8], message: &impl Message) -> Row {
     Row { key: RowKey { table, key: key.to_vec() }, value: message.encode_to_vec() }
+}
+
+fn source_row(source: &Source) -> ObservedFrom {
+    ObservedFrom {
+        at_ms: source.at_ms,
+        step_run_id: text(source.step_run_id),
+        attempt_id: text(source.attempt_id),
+        by: source.by.clone(),
+    }
 }
 
 fn timer_row(timer: &Timer) -> TimerRow {

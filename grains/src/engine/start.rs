@@ -27,6 +27,8 @@ impl Turn<'_> {
             StepKind::Human { ask: Ask::Input } => self.ask_with_input(ix, Asked::Input),
             StepKind::Condition { expression } => self.start_condition(ix, expression),
             StepKind::Timer { wait } => self.start_timer(ix, wait),
+            StepKind::WaitFor { check, .. } => self.start_wait(ix, check),
+            StepKind::Branch { check } => self.start_branch(ix, check),
             StepKind::SubWorkflow { definition_id, version } => self.start_child(ix, definition_id, version.as_deref()),
             StepKind::Fanout(fanout) => self.start_fanout(ix, fanout),
             // It failed when it could not pass; nothing can have arrived since.

@@ -122,12 +122,37 @@ pub(super) struct Header {
     pub open_step_runs: u32,
 }
 
+/// Where an observation comes from.
+#[derive(Clone, Default, Debug, PartialEq, Eq)]
+pub(super) struct Source {
+    pub at_ms: i64,
+    pub step_run_id: Option<Uuid>,
+    pub attempt_id: Option<Uuid>,
+    pub by: String,
+}
+
+/// The newest observations of the run's world: JSON texts, empty = none.
+#[derive(Default)]
+pub(super) struct Observed {
+    pub scene: Vec<u8>,
+    pub scene_from: Source,
+    pub world: Vec<u8>,
+    pub world_from: Source,
+}
+
+impl Observed {
+    pub fn bytes(&self) -> usize {
+        self.scene.len() + self.world.len()
+    }
+}
+
 /// The engine's view of one run.
 pub struct Projection {
     pub(super) tenant: String,
     pub(super) run_id: Uuid,
     pub(super) state: RunState,
     pub(super) header: Header,
+    pub(super) observed: Observed,
     pub(super) runs: Vec<StepRun>,
     pub(super) by_id: HashMap<Uuid, RunIx>,
     pub(super) frames: Vec<Frame>,
@@ -152,6 +177,7 @@ pub struct Projection {
     pub(super) changed_runs: Vec<RunIx>,
     pub(super) changed_facts: Vec<u64>,
     pub(super) start_changed: bool,
+    pub(super) observed_changed: bool,
     pub(super) header_changed: bool,
 }
 
@@ -163,6 +189,7 @@ impl Projection {
             run_id,
             state: RunState::Pending,
             header: Header::default(),
+            observed: Observed::default(),
             runs: Vec::new(),
             by_id: HashMap::new(),
             frames: vec![Frame::root()],
@@ -182,6 +209,7 @@ impl Projection {
             changed_runs: Vec::new(),
             changed_facts: Vec::new(),
             start_changed: false,
+            observed_changed: false,
             header_changed: false,
         }
     }
@@ -202,6 +230,12 @@ impl Projection {
     /// The earliest moment at which [`super::Input::TimersDue`] is wanted.
     pub fn next_due(&self) -> Option<Timestamp> {
         self.due.first().map(|(ms, _)| Timestamp(*ms))
+    }
+    /// When an active step last began or was asked for; the acceptance if none did.
+    pub fn last_begun(&self) -> Timestamp {
+        let begun = |ix: &RunIx| self.run(*ix).started_ms.max(self.run(*ix).ready_ms);
+        let last = self.active.iter().map(|(_, ix)| begun(ix)).max().unwrap_or(0);
+        Timestamp(last.max(self.header.accepted_ms))
     }
     /// True while steps are active.
     pub fn has_active_steps(&self) -> bool {
@@ -238,6 +272,14 @@ impl Projection {
             self.changed_runs.push(ix);
         }
         run
+    }
+
+    /// Changes what was observed, and counts its bytes.
+    pub(super) fn weigh_observed(&mut self, change: impl FnOnce(&mut Observed)) {
+        self.payload_bytes -= self.observed.bytes();
+        change(&mut self.observed);
+        self.payload_bytes += self.observed.bytes();
+        self.observed_changed = true;
     }
 
     pub(super) fn next_completion(&mut self) -> u64 {

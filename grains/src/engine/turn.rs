@@ -36,6 +36,8 @@ pub(super) struct Turn<'a> {
     pub now: Timestamp,
     pub effects: Vec<Effect>,
     pub work: VecDeque<Work>,
+    /// Facts changed that a waiting condition may ask for.
+    pub stirred: bool,
 }
 
 impl Projection {
@@ -82,7 +84,7 @@ impl Projection {
         self.note = Note::Applied;
         self.spent.begin(now);
         let due_before = self.next_due();
-        let mut turn = Turn { p: self, plan, options, now, effects: Vec::new(), work: VecDeque::new() };
+        let mut turn = Turn { p: self, plan, options, now, effects: Vec::new(), work: VecDeque::new(), stirred: false };
         turn.run();
         turn.p.take_number(fact, options);
         if turn.p.is_terminal() {
@@ -111,7 +113,11 @@ impl Projection {
             Input::StepTaken { step_run_id, .. }
             | Input::AttemptClaimed { step_run_id, .. }
             | Input::AttemptRequeued { step_run_id, .. } => self.known(*step_run_id).map(drop),
-            Input::RunAccepted { .. } | Input::RunCancelled { .. } | Input::TimersDue | Input::CheckStuck { .. } => {
+            Input::RunAccepted { .. }
+            | Input::RunCancelled { .. }
+            | Input::Observed { .. }
+            | Input::TimersDue
+            | Input::CheckStuck { .. } => {
                 debug_assert!(self.header.graph_hash.is_empty() || self.header.graph_hash == plan.graph_hash);
                 Ok(())
             }
@@ -146,6 +152,7 @@ impl Turn<'_> {
             Input::AttemptOutcomeRecorded { outcome, .. } => self.on_outcome(outcome),
             Input::ApprovalDecided { decided, .. } => self.on_decision(decided),
             Input::RunCancelled { reason, .. } => self.on_cancelled(&reason),
+            Input::Observed { observation, .. } => self.on_observed(observation),
             Input::TimersDue => {}
             Input::CheckStuck { open } => self.on_stuck(&open),
             Input::StepTaken { step_run_id, attempt_id, approval_id } => {
@@ -171,7 +178,12 @@ impl Turn<'_> {
                     Work::Branch(frame) => self.check_branch(frame),
                 }
             }
-            if self.p.is_terminal() || !self.fire_next() {
+            if self.p.is_terminal() {
+                return;
+            }
+            if std::mem::take(&mut self.stirred) && self.plan.waits {
+                self.look_again();
+            } else if !self.fire_next() {
                 return;
             }
         }

@@ -30,7 +30,10 @@ impl Projection {
         let run = self.run(ix);
         let step = plan.step(run.step);
         match run.state {
-            StepState::WaitingForTimer => Some(self.on_timer(run)),
+            StepState::WaitingForTimer => Some(match &step.kind {
+                StepKind::WaitFor { check, .. } if run.failure.is_none() => self.on_condition(run, &check.kind),
+                _ => self.on_timer(run),
+            }),
             StepState::WaitingForHuman => Some(on_human(run)),
             StepState::Ready | StepState::Running => Some(match &step.kind {
                 StepKind::SubWorkflow { .. } if run.state == StepState::Running => on_child(run),
@@ -57,6 +60,13 @@ impl Projection {
             _ => ("timer", format!("timer at {at}")),
         };
         Waiting { until, ..waiting(on, text, run.started_ms) }
+    }
+
+    fn on_condition(&self, run: &StepRun, kind: &str) -> Waiting {
+        let timeout = run.timers.iter().find(|timer| !timer.fired && timer.purpose == Purpose::Timeout);
+        let until = timeout.and_then(|timer| Timestamp::from_row(timer.due_ms));
+        let at = until.map(|until| format!(" until {until}")).unwrap_or_default();
+        Waiting { until, ..waiting("condition", format!("condition {kind}{at}"), run.started_ms) }
     }
 
     /// A step without a step run yet.

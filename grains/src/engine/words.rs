@@ -97,16 +97,19 @@ pub(super) enum Purpose {
     Timeout,
     /// The next attempt.
     Retry,
+    /// The next look at a condition.
+    Look,
 }
 
 impl Purpose {
-    pub const ALL: [Self; 3] = [Self::Step, Self::Timeout, Self::Retry];
+    pub const ALL: [Self; 4] = [Self::Step, Self::Timeout, Self::Retry, Self::Look];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Step => "step",
             Self::Timeout => "timeout",
             Self::Retry => "retry",
+            Self::Look => "look",
         }
     }
 }

@@ -49,6 +49,8 @@ pub mod run {
         pub const STEP_RUNS: Table = Table(2);
         pub const COMPENSATION: Table = Table(3);
         pub const FACTS: Table = Table(4);
+        /// One row: `storage::RunObservedRow`.
+        pub const OBSERVED: Table = Table(5);
         /// Key `run`: `storage::AuthorityRow`. Key `n`: `storage::RunCountersRow`, in both modes.
         pub const AUTHORITY: Table = Table(10);
         /// `storage::AuthorityStepRow`. Key: step run id (16 bytes) for what is asked now; followed by the number (u32

@@ -1,12 +1,16 @@
-//! A worker tells what it saw in the world of the run. Recorded before anything may read it; decides nothing by itself.
+//! A worker tells what it saw in the world of the run. Recorded before anything may read it, and then a fact like
+//! others: what waits for it is looked at in the same turn.
 
 use super::report::check_token;
 use super::state::{Ask, AttemptState};
 use super::{Authority, Record};
+use crate::engine::{Input, Observation, Seen};
 use grain_contract::limits::PAYLOAD_BYTES_MAX;
 use grain_contract::{Code, Rejection};
 use granary_proto::v1::{JournalEntry, Observe};
 use serde::de::IgnoredAny;
+use std::borrow::Cow;
+use std::collections::HashMap;
 use uuid::Uuid;
 
 /// What can be observed.
@@ -27,6 +31,12 @@ impl Authority {
         if value.text.len() > PAYLOAD_BYTES_MAX {
             let message = format!("Expected at most {PAYLOAD_BYTES_MAX} bytes, but found {}.", value.text.len());
             return Err(Rejection::new(Code::TooLarge, message).at("value"));
+        }
+        if observe.kind == "world"
+            && let Err(error) = serde_json::from_slice::<HashMap<Cow<'_, str>, IgnoredAny>>(&value.text)
+        {
+            let message = format!("Expected an object of variables, but found something else: {error}.");
+            return Err(Rejection::new(Code::Invalid, message).at("value"));
         }
         if let Err(error) = serde_json::from_slice::<IgnoredAny>(&value.text) {
             let message = format!("Expected one JSON value, but found something else: {error}.");
@@ -54,8 +64,34 @@ impl Authority {
         })
     }
 
+    /// The fact that an observation is for the engine.
+    pub fn observe_fact(&self, sequence: u64, entry: &JournalEntry) -> Option<Input> {
+        observation_of(entry).map(|observation| Input::Observed { sequence, observation })
+    }
+
+    pub fn record_observe(&mut self, record: &mut Record, entry: JournalEntry) {
+        let sequence = self.take_sequence();
+        self.journal(record, JournalEntry { sequence, ..entry });
+    }
+
     /// Entries that are not decided by the authority: observations, timers that the engine fired, stuck checks.
     pub fn record_note(&mut self, record: &mut Record, entry: JournalEntry) {
         self.journal(record, entry);
     }
+}
+
+/// What was seen, as the journal has it; `None` for another entry.
+pub fn observation_of(entry: &JournalEntry) -> Option<Observation> {
+    let seen = match entry.text.as_str() {
+        "scene" => Seen::Scene,
+        "world" => Seen::World,
+        _ => return None,
+    };
+    Some(Observation {
+        seen,
+        value: entry.data.as_ref().map(|json| json.text.clone()).unwrap_or_default(),
+        step_run_id: Uuid::try_parse(&entry.step_run_id).ok(),
+        attempt_id: Uuid::try_parse(&entry.attempt_id).ok(),
+        by: entry.by.clone(),
+    })
 }

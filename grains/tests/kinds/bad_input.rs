@@ -165,7 +165,7 @@ fn an_observation_needs_the_attempt() {
     }
     let _: () = world.call(&run, run::OBSERVE, &good).expect("observed");
     let last = world.journal(&run).pop().expect("an entry");
-    assert_eq!((last.r#type.as_str(), last.text.as_str(), last.sequence), ("Observed", "world", 0));
+    assert_eq!((last.r#type.as_str(), last.text.as_str(), last.sequence), ("Observed", "world", 2));
     world.report(a, "Succeeded", "1").expect("taken");
     assert_eq!(world.call::<()>(&run, run::OBSERVE, &good).expect_err("over").code, Code::WrongState);
 }

@@ -10,6 +10,7 @@ mod external;
 mod heavy;
 mod library;
 mod line;
+mod ordered;
 mod plans;
 mod refused_releases;
 mod reminders;

@@ -26,6 +26,7 @@ pub fn flow(definition: &str) -> Flow {
             entries: Vec::new(),
             terminals: Vec::new(),
             loops: Vec::new(),
+            waits: false,
             variables: serde_json::Map::new(),
             deadline_ms: None,
             input_schema_ref: String::new(),
@@ -77,6 +78,8 @@ impl Flow {
         let mut step = Step {
             id: id.into(),
             name: id.into(),
+            declared: kind.as_str(),
+            routes_failure: false,
             action_class: if has_class { "read".into() } else { String::new() },
             kind,
             failure_policy: FailurePolicy::Fail,

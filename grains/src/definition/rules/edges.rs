@@ -12,7 +12,7 @@ pub(super) fn check(cx: &Context<'_>, findings: &mut Vec<Finding>) {
     let mut first = HashMap::new();
     for edge in &cx.document.edges {
         for (end, name) in [("from", &edge.from), ("to", &edge.to)] {
-            let path = format!("{}.{end}", edge.path);
+            let path = if edge.is_implied { edge.path.clone() } else { format!("{}.{end}", edge.path) };
             match cx.graph.by_id.get(&name.value) {
                 None => {
                     let message =
@@ -38,9 +38,18 @@ pub(super) fn check(cx: &Context<'_>, findings: &mut Vec<Finding>) {
             findings.push(Finding::error("doubled-edge", edge.spot, edge.path.clone(), message));
         }
         let Some(from) = cx.graph.by_id.get(&edge.from.value).map(|ix| cx.step(*ix)) else { continue };
+        if from.is(Kind::Branch) && !edge.is_implied {
+            let message = format!(
+                "Expected no edge from `{}`, whose ways are its `onTrue` and `onFalse`, but there is one",
+                from.id.value
+            );
+            findings.push(Finding::error("branch-edge", edge.spot, edge.path.clone(), message));
+        }
         let path = format!("{}.guard", edge.path);
         match edge.guard {
-            Guard::IsTrue | Guard::IsFalse if from.kind.is_some() && !from.is(Kind::Condition) => {
+            Guard::IsTrue | Guard::IsFalse
+                if from.kind.is_some() && !from.is(Kind::Condition) && !from.is(Kind::Branch) =>
+            {
                 let message = format!(
                     "Expected a guard `true` or `false` only after a Condition, but `{}` is none",
                     from.id.value
@@ -48,7 +57,9 @@ pub(super) fn check(cx: &Context<'_>, findings: &mut Vec<Finding>) {
                 findings.push(Finding::error("bad-guard", edge.guard_spot, path, message));
             }
             Guard::Failed
-                if cx.mode != Mode::Stored && from.failure_policy.is_none_or(|p| p.value != FailurePolicy::Route) =>
+                if cx.mode != Mode::Stored
+                    && !from.is_asked_about
+                    && from.failure_policy.is_none_or(|p| p.value != FailurePolicy::Route) =>
             {
                 let message = format!(
                     "Expected the failure policy `Route` in `{}`, since only then a failure takes an edge, but it has another; this edge is never taken",

@@ -3,7 +3,7 @@
 use super::Context;
 use crate::definition::document::{Kind, Step};
 use crate::definition::finding::{Finding, Spot};
-use crate::definition::shape::workflow_reference;
+use crate::definition::shape::{skill_reference, workflow_reference};
 
 pub(super) fn check(cx: &Context<'_>, findings: &mut Vec<Finding>) {
     for step in &cx.document.steps {
@@ -23,6 +23,10 @@ pub(super) fn check(cx: &Context<'_>, findings: &mut Vec<Finding>) {
             Kind::Tool => &["tool"],
             Kind::Condition => &["expression"],
             Kind::SubWorkflow => &["workflow"],
+            Kind::PlannedGoal => &["goal", "agent"],
+            Kind::SkillInvocation => &["skill"],
+            Kind::WaitForCondition => &["condition", "timeout"],
+            Kind::Branch => &["condition", "onTrue", "onFalse"],
             Kind::Human | Kind::Fanout | Kind::Join | Kind::Timer | Kind::Compensation => &[],
         };
         for field in needs.iter().filter(|field| !has(step, field)) {
@@ -37,6 +41,13 @@ pub(super) fn check(cx: &Context<'_>, findings: &mut Vec<Finding>) {
                     && let Err(message) = workflow_reference(&workflow.value)
                 {
                     findings.push(Finding::error("bad-name", workflow.spot, step.field("workflow"), message));
+                }
+            }
+            Kind::SkillInvocation => {
+                if let Some(skill) = &step.skill
+                    && let Err(message) = skill_reference(&skill.value)
+                {
+                    findings.push(Finding::error("bad-name", skill.spot, step.field("skill"), message));
                 }
             }
             _ => {}

@@ -1,6 +1,7 @@
 //! One rule a file. A rule looks at the whole document and pushes its findings; it never stops another one.
 
 mod compensation;
+mod conditions;
 mod cycles;
 mod declared;
 mod edges;
@@ -48,6 +49,7 @@ pub(super) fn check(cx: &Context<'_>, findings: &mut Vec<Finding>) {
         joins::check,
         compensation::check,
         reads::check,
+        conditions::check,
         sub_workflows::check,
     ] {
         rule(cx, findings);

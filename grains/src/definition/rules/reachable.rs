@@ -4,7 +4,8 @@ use super::Context;
 use crate::definition::finding::Finding;
 
 pub(super) fn check(cx: &Context<'_>, findings: &mut Vec<Finding>) {
-    if cx.graph.steps().nth(1).is_none() {
+    // In an ordered list each step leads to the next.
+    if cx.graph.steps().nth(1).is_none() || !cx.document.has_edges {
         return;
     }
     // With no edges at all the first step is as good a beginning as any.

@@ -3,6 +3,7 @@
 
 use super::{Context, RESERVED};
 use crate::condition::Expression;
+use crate::condition::kinds::How;
 use crate::definition::analysis::Bits;
 use crate::definition::document::Kind;
 use crate::definition::environment::Mode;
@@ -19,10 +20,28 @@ struct Reader<'a> {
     step: usize,
     /// The step itself has run (a guard of its outgoing edge).
     after: bool,
+    /// `scene` and `world` are the run's observations (a condition of kind `jsonlogic`).
+    observes: bool,
 }
 
 pub(super) fn check(cx: &Context<'_>, findings: &mut Vec<Finding>) {
+    // Kept beside the document: a condition is made of its parameters anew.
+    let asked: Vec<_> = (cx.document.steps.iter().enumerate())
+        .filter_map(|(ix, step)| {
+            let question = step.condition.as_ref()?;
+            match cx.env.conditions.condition(&question.kind.value, &question.parameters) {
+                Ok(How::Here(condition)) => Some((ix, question.kind.spot, condition)),
+                _ => None,
+            }
+        })
+        .collect();
     let mut readers = Vec::new();
+    for (ix, spot, condition) in &asked {
+        if let Some(expression) = condition.rule() {
+            let path = format!("{}.rule", cx.step(*ix).field("condition"));
+            readers.push(Reader { path, spot: *spot, expression, step: *ix, after: false, observes: true });
+        }
+    }
     for (ix, step) in cx.document.steps.iter().enumerate() {
         let waits = [("delay", &step.delay), ("until", &step.until)].map(|(field, wait)| match wait {
             Some(wait) => match &wait.value {
@@ -34,13 +53,13 @@ pub(super) fn check(cx: &Context<'_>, findings: &mut Vec<Finding>) {
         let plain = [("inputMapping", &step.input_mapping), ("expression", &step.expression), ("items", &step.items)]
             .map(|(field, expression)| expression.as_ref().map(|found| (field, found.spot, &found.value)));
         for (field, spot, expression) in plain.into_iter().chain(waits).flatten() {
-            readers.push(Reader { path: step.field(field), spot, expression, step: ix, after: false });
+            readers.push(Reader { path: step.field(field), spot, expression, step: ix, after: false, observes: false });
         }
     }
     for edge in &cx.document.edges {
         if let (Guard::Rule(expression), Some(&step)) = (&edge.guard, cx.graph.by_id.get(&edge.from.value)) {
             let path = format!("{}.guard", edge.path);
-            readers.push(Reader { path, spot: edge.guard_spot, expression, step, after: true });
+            readers.push(Reader { path, spot: edge.guard_spot, expression, step, after: true, observes: false });
         }
     }
     for reader in readers {
@@ -54,6 +73,7 @@ fn roots(cx: &Context<'_>, reader: &Reader<'_>, findings: &mut Vec<Finding>) {
     for root in reader.expression.roots() {
         let fault = match root.as_str() {
             "input" | "vars" => None,
+            "scene" | "world" if reader.observes => None,
             "item" | "index" => outside_of_items(cx, reader, root),
             name => match cx.graph.by_id.get(name) {
                 None => Some((

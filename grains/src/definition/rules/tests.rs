@@ -5,7 +5,7 @@ use crate::definition::{Environment, Mode, load};
 
 /// Lines 1-4 are the head; the steps begin in line 5.
 fn document(steps: &str, edges: &str) -> String {
-    let edges = if edges.is_empty() { String::new() } else { format!("edges:\n{edges}\n") };
+    let edges = if edges.is_empty() { "edges: []\n".to_owned() } else { format!("edges:\n{edges}\n") };
     format!("workflow: w\nversion: 1\ninput: builtin:any\noutput: builtin:any\nsteps:\n{steps}\n{edges}")
 }
 

@@ -46,9 +46,17 @@ impl Shaper<'_> {
         }
         let guard_text = canonical.get("guard").map(Value::to_string).unwrap_or_default();
         let edge = match (from, to) {
-            (Some(from), Some(to)) => {
-                Some(Edge { path, spot: node.spot, from, to, guard, guard_text, guard_spot, is_loop_back })
-            }
+            (Some(from), Some(to)) => Some(Edge {
+                path,
+                is_implied: false,
+                spot: node.spot,
+                from,
+                to,
+                guard,
+                guard_text,
+                guard_spot,
+                is_loop_back,
+            }),
             _ => None,
         };
         (edge, Value::Object(canonical))

@@ -7,9 +7,10 @@
 mod edge;
 mod expression;
 mod field;
+mod question;
 mod step;
 
-pub(super) use step::workflow_reference;
+pub(super) use step::{skill_reference, workflow_reference};
 
 use super::document::Document;
 use super::finding::{Finding, Spot};
@@ -51,7 +52,10 @@ pub(super) fn document(root: &Node, findings: &mut Vec<Finding>) -> (Document, V
             "maxLoopIterations" => shaper.whole(value, path, 1, LOOP_ITERATIONS_MAX, &mut document.max_loop_iterations),
             "deadlineMinutes" => shaper.minutes(value, path, &mut document.deadline_ms),
             "steps" => shaper.steps(value, &mut document),
-            "edges" => shaper.edges(value, &mut document),
+            "edges" => {
+                document.has_edges = true;
+                shaper.edges(value, &mut document)
+            }
             _ => {
                 shaper.unknown_key(entry, path, &KEYS);
                 None

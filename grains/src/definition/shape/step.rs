@@ -1,14 +1,15 @@
 //! One step.
 
+use super::question::POLL_MS_MIN;
 use super::{ATTEMPTS_MAX, Shaper};
 use crate::definition::document::{Kind, Placed, Retry, Step};
 use crate::definition::duration::{duration_of_seconds, parse_duration};
 use crate::definition::plan::{Ask, FailurePolicy, Losers, Quorum};
 use crate::definition::tree::{Data, Node, quote};
-use grain_contract::limits::{BACKOFF_MS_MAX, STEPS_MAX};
+use grain_contract::limits::{BACKOFF_MS_MAX, NAME_BYTES_MAX, STEPS_MAX};
 use serde_json::{Map, Value};
 
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 28] = [
     "id",
     "kind",
     "name",
@@ -29,6 +30,14 @@ const KEYS: [&str; 20] = [
     "losers",
     "retry",
     "ask",
+    "goal",
+    "skill",
+    "arguments",
+    "condition",
+    "timeout",
+    "pollInterval",
+    "onTrue",
+    "onFalse",
 ];
 
 pub(in crate::definition) const POLICIES: [(&str, FailurePolicy); 5] = [
@@ -70,6 +79,15 @@ impl Shaper<'_> {
             quorum: None,
             losers: None,
             retry: Retry::default(),
+            goal: None,
+            skill: None,
+            arguments: None,
+            condition: None,
+            wait_ms: None,
+            poll_ms: None,
+            on_true: None,
+            on_false: None,
+            is_asked_about: false,
             given: Vec::new(),
         };
         let mut id = None;
@@ -99,6 +117,14 @@ impl Shaper<'_> {
                 }
                 "ask" => self.word(value, &at, &[("approval", Ask::Approval), ("input", Ask::Input)], &mut step.ask),
                 "retry" => self.retry(value, &at, &mut step.retry),
+                "goal" => self.text(value, &at, &mut step.goal),
+                "skill" => self.text(value, &at, &mut step.skill),
+                "arguments" => self.mapping(value, &at, &mut step.arguments),
+                "condition" => self.question(value, &at, &mut step.condition),
+                "timeout" => self.duration(value, &at, 0, &mut step.wait_ms),
+                "pollInterval" => self.duration(value, &at, POLL_MS_MIN, &mut step.poll_ms),
+                "onTrue" => self.text(value, &at, &mut step.on_true),
+                "onFalse" => self.text(value, &at, &mut step.on_false),
                 _ => {
                     self.unknown_key(entry, &at, &KEYS);
                     continue;
@@ -227,4 +253,20 @@ pub(in crate::definition) fn workflow_reference(text: &str) -> Result<(String, O
         }
         Some(_) => Err(refuse()),
     }
+}
+
+/// `name` or `name@version` of a skill.
+///
+/// # Errors
+/// "Expected …, but …"
+pub(in crate::definition) fn skill_reference(text: &str) -> Result<(String, Option<String>), String> {
+    let refuse = |_| format!("Expected the name of a skill, or `name@version`, but found {}", quote(text));
+    let (name, version) = workflow_reference(text).map_err(refuse)?;
+    let is_plain = |part: &str| {
+        part.len() <= NAME_BYTES_MAX && part.chars().all(|c| c.is_ascii_alphanumeric() || "._-+".contains(c))
+    };
+    if !name.is_empty() && is_plain(&name) && version.as_deref().is_none_or(is_plain) {
+        return Ok((name, version));
+    }
+    Err(refuse(String::new()))
 }

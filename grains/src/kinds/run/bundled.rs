@@ -32,7 +32,7 @@ impl RunGrain {
             methods::CANCEL_CHILD => self.cancel_child(cx, &mut draft, body),
             methods::CHILD_ENDED => self.child_ended(cx, &mut draft, body),
             methods::CALL_REJECTED => self.call_rejected(cx, &mut draft, body),
-            methods::OBSERVE => self.observe(&mut draft, body),
+            methods::OBSERVE => self.observe(cx, &mut draft, body),
             methods::SWEEP => self.sweep(cx, &mut draft),
             methods::FACTS => Err(Rejection::new(
                 Code::WrongState,
@@ -195,9 +195,14 @@ impl RunGrain {
         Ok(Vec::new())
     }
 
-    fn observe(&mut self, draft: &mut Draft, body: &[u8]) -> Done {
+    fn observe(&mut self, cx: &mut Context<'_>, draft: &mut Draft, body: &[u8]) -> Done {
         let entry = self.authority.check_observe(wire::body(body)?)?;
-        self.authority.record_note(&mut draft.record, entry);
+        match self.authority.observe_fact(self.authority.next_sequence(), &entry) {
+            Some(fact) => {
+                self.advance(cx, draft, fact, |authority, record| authority.record_observe(record, entry))?;
+            }
+            None => self.authority.record_note(&mut draft.record, entry),
+        }
         Ok(Vec::new())
     }
 

@@ -2,7 +2,8 @@
 //!
 //! A step turn writes no reminder row as a rule. `wake` is only moved to be earlier: a reminder that stands too early fires,
 //! finds nothing due, and is set to the right moment then. Most steps end before their timeout, so this is far cheaper than
-//! to follow each timer. `stuck` is set once and again whenever it fires.
+//! to follow each timer. `stuck` is set once and again whenever it fires; the longer nothing happens, the later: a run that waits
+//! for weeks is looked at a few times, not every five minutes.
 
 use super::turn::{Draft, Fired};
 use super::{EngineSlot, RunGrain};
@@ -10,6 +11,8 @@ use grain_contract::{Decision, ReminderChange, Timestamp, Turn};
 
 pub(super) const WAKE: &str = "wake";
 pub(super) const STUCK: &str = "stuck";
+/// Between two checks of a run at most, unless the option asks for longer.
+const STUCK_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
 
 impl RunGrain {
     /// Changes of the reminders at the end of a turn; notes where they stand.
@@ -23,7 +26,11 @@ impl RunGrain {
             let stuck_after = (self.options.engine)().stuck_after_ms;
             let stuck = match before.stuck {
                 Some(stands) if draft.fired != Fired::Stuck => stands,
-                _ => draft.record.now.plus_ms(stuck_after),
+                Some(_) => draft
+                    .record
+                    .now
+                    .plus_ms(self.quiet_for(draft.record.now).clamp(stuck_after, STUCK_MS_MAX.max(stuck_after))),
+                None => draft.record.now.plus_ms(stuck_after),
             };
             (wake, Some(stuck))
         };
@@ -33,6 +40,14 @@ impl RunGrain {
         change(&mut changes, STUCK, before.stuck, stuck, draft.fired == Fired::Stuck);
         self.authority.set_reminders(wake, stuck);
         changes
+    }
+
+    /// Milliseconds since a step last began or was asked for.
+    fn quiet_for(&self, now: Timestamp) -> u64 {
+        match &self.engine {
+            EngineSlot::Loaded(projection) => now.since(projection.last_begun()),
+            EngineSlot::Rows(_) => 0,
+        }
     }
 
     /// A reminder that this build does not set: it is cleared, or it would fire for ever (FR-117).

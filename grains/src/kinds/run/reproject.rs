@@ -8,7 +8,7 @@ use super::stop::Stop;
 use super::turn::Draft;
 use super::{EngineSlot, RunGrain, RunMode, wire};
 use crate::engine::{Decided, Input, Outcome, Projection};
-use crate::run_control::{accepted_of, outcome_of};
+use crate::run_control::{accepted_of, observation_of, outcome_of};
 use grain_contract::{Code, Context, Decision, Effect, Rejection, Row, RowKey, Timestamp, Turn};
 use granary_proto::v1::{JournalEntry, ReadJournalResponse};
 use prost::Message as _;
@@ -156,6 +156,10 @@ fn input_of(entry: &JournalEntry) -> Result<Option<Input>, String> {
             },
         },
         ("RunCancelled", 1..) => Input::RunCancelled { sequence, reason: entry.text.clone() },
+        ("Observed", 1..) => match observation_of(entry) {
+            Some(observation) => Input::Observed { sequence, observation },
+            None => return Err(format!("entry {}: unknown observation {:?}", entry.number, entry.text)),
+        },
         ("TimerFired", _) => Input::TimersDue,
         ("StuckChecked", _) => {
             let open = serde_json::from_slice(&data()).map_err(|e| format!("entry {}: {e}", entry.number))?;
