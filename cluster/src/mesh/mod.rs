@@ -1,78 +1,48 @@
 //! What carries bytes between nodes.
 //!
+//! Two listeners, both behind mutual TLS. The **port** speaks gRPC: hello, Raft's streams, snapshots, and calls where nothing
+//! better is there. The **gate** speaks ractor_cluster: calls. Every node dials every other one on its port, so each pair has
+//! a stream in each direction; of the gate there is one connection a pair, dialled by the lower node id.
+//!
+//! The seeds lead to the first others, and everybody tells everybody of whom they have heard from themselves (`roster`). A
+//! node is welcome if its certificate has the name it claims, it knows the secret, speaks a common version, belongs to the
+//! same cluster or to none, and no other living process has its id or name (`judge`, `hello`).
+//!
+//! Nothing here decides who owns what. That a peer is attached, or not, is a hint.
+//!
 //! Order at start: a [`RaftPipe`] is made, the [`shard::Host`] gets it as its link, then [`Mesh::start`] connects the pipe.
 
+mod answering;
+mod calls;
 mod error;
+mod exchange;
+mod hello;
+mod judge;
+mod lane;
+mod line;
+mod link;
+mod me;
 mod options;
 mod pipe;
+mod port;
+mod proof;
+mod quiet;
+mod raft;
+mod road;
+mod roster;
+mod seeds;
+mod session;
+mod shared;
+mod snapshot;
+mod socket;
+mod start;
+#[cfg(test)]
+mod tests;
 mod tls;
+mod wire;
 
 pub use error::Error;
 pub use options::{Carrier, MeshOptions, MeshTiming, PROTOCOL, SECRET_BYTES_MIN};
 pub use pipe::RaftPipe;
+pub use start::{Addresses, Mesh};
 pub use tls::{Pem, Tls};
-
-use crate::peers::{NoPeers, Peers, Switchboard};
-use granary_proto::peers::NodeIdentity;
-use shard::NodeId;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
-use uuid::Uuid;
-
-/// Where the two listeners are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Addresses {
-    pub peer: SocketAddr,
-    /// `None` = this node carries its calls over gRPC only.
-    pub mesh: Option<SocketAddr>,
-}
-
-/// The node's connections to the others.
-pub struct Mesh {
-    addresses: Addresses,
-    pipe: Arc<RaftPipe>,
-}
-
-impl Mesh {
-    /// Listens, then finds the others through the seeds. Returns at once, whether anybody answers or not.
-    pub async fn start(
-        options: MeshOptions,
-        _node: NodeId,
-        _boot: u64,
-        _cluster: Option<Uuid>,
-        pipe: Arc<RaftPipe>,
-        _host: shard::Host,
-        _services: Arc<Switchboard>,
-    ) -> Result<Arc<Self>, Error> {
-        options.tls.names()?;
-        pipe.connect(Arc::new(shard::NoLink));
-        Ok(Arc::new(Self { addresses: Addresses { peer: options.peer_listen, mesh: Some(options.mesh_listen) }, pipe }))
-    }
-
-    /// From now on peers of other clusters are refused.
-    pub fn set_cluster(&self, _: Uuid) {}
-
-    pub fn peers(&self) -> Arc<dyn Peers> {
-        Arc::new(NoPeers::default())
-    }
-
-    /// Those that were heard of from themselves: attached now, or a short while ago.
-    pub fn known(&self) -> Vec<NodeIdentity> {
-        Vec::new()
-    }
-
-    pub fn addresses(&self) -> Addresses {
-        self.addresses
-    }
-
-    /// Comes when this process must end: its id or name is another living node's, or its data of another cluster.
-    pub async fn barred(&self) -> Error {
-        std::future::pending().await
-    }
-
-    /// Takes no new calls, lets those in progress end, closes. After `within` at the latest.
-    pub async fn stop(&self, _within: Duration) {
-        self.pipe.disconnect();
-    }
-}

@@ -1,0 +1,10 @@
+//! Several meshes in one process, over real sockets; Raft's end is a stand-in.
+
+mod calls;
+mod nodes;
+mod peers;
+mod raft;
+mod sockets;
+mod strangers;
+
+pub(crate) use nodes::Authority;
