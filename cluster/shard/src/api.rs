@@ -1,11 +1,16 @@
 //! The face of this crate: what a silo asks of its shards.
 
+use crate::group::GroupView;
+use crate::link::{LinkError, NoLink, NodeId, RaftFrame, RaftLink};
+use crate::raft::SnapshotReceiver;
+use crate::{Error, Timing};
+use bytes::Bytes;
 use grain_contract::{CommandId, Epoch, GrainId, IndexEntry, Method, Revision, Row, Table, Timestamp, Turn};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::watch;
-
-use crate::Error;
+use uuid::Uuid;
 
 /// Number of a shard, from 0. Placement decides which; this crate only counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -19,13 +24,24 @@ pub enum StateBackend {
     Memory,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct HostOptions {
     /// One process at a time; a second one gets [`Error::FolderInUse`].
     pub data_dir: PathBuf,
     /// Fixed when the folder is made; a folder with another number is refused.
     pub shards: u32,
-    pub node_id: u64,
+    /// `None`: drawn at random when the folder is made, and kept there. For tests: the number of a new folder; a folder with
+    /// another one is refused.
+    pub node_id: Option<NodeId>,
+    /// This process is the whole cluster: it founds every shard with itself as the only voter. Fixed when the folder is
+    /// made. Otherwise a new folder hosts nothing and belongs to no cluster until it is told.
+    pub alone: bool,
+    /// How the other replicas are reached.
+    pub link: Arc<dyn RaftLink>,
+    pub timing: Timing,
+    /// Log entries of a shard that are kept behind its snapshot, so that a follower that was away for a moment need not take
+    /// the whole snapshot. None are kept for a shard with one replica.
+    pub keep_log: u64,
     pub state: StateBackend,
     /// Bytes that the state store may cache.
     pub cache_bytes: u64,
@@ -44,7 +60,11 @@ impl HostOptions {
         Self {
             data_dir: data_dir.into(),
             shards,
-            node_id: 1,
+            node_id: None,
+            alone: true,
+            link: Arc::new(NoLink),
+            timing: Timing::default(),
+            keep_log: 5_000,
             state: StateBackend::Sled,
             cache_bytes: 64 << 20,
             checkpoint_every: std::time::Duration::from_millis(500),
@@ -69,7 +89,7 @@ pub struct Leadership {
     /// `Some` while this process leads and has applied everything committed before its leadership: only then may
     /// activations, reminders and the outbox of the shard run here.
     pub epoch: Option<Epoch>,
-    pub leader: Option<u64>,
+    pub leader: Option<NodeId>,
 }
 
 /// One grain's turn, ready to be committed.
@@ -142,7 +162,8 @@ pub struct Housekeeping {
 }
 
 impl Host {
-    /// Opens or makes the data folder and starts every shard, with this process as the only voter of a new folder.
+    /// Opens or makes the data folder and starts the replicas that it hosts: every shard if the node is alone, else those
+    /// that it was told to.
     ///
     /// # Errors
     /// [`Error::FolderInUse`], [`Error::NewerFormat`], [`Error::WrongFolder`], [`Error::Damaged`] (names file and offset),
@@ -151,11 +172,84 @@ impl Host {
         crate::raft::HostInner::open(options).await.map(|inner| Self { inner: Arc::new(inner) })
     }
 
+    /// Number of this node in every Raft group: as long as its folder lives.
+    pub fn node_id(&self) -> NodeId {
+        self.inner.node_id()
+    }
+
+    /// The cluster that the folder belongs to. A node that is alone has one from the start.
+    pub fn cluster_id(&self) -> Option<Uuid> {
+        self.inner.cluster_id()
+    }
+
+    /// Makes the folder one of this cluster, durably. Idempotent.
+    ///
+    /// # Errors
+    /// [`Error::WrongFolder`] if it belongs to another one; [`Error::Storage`]; [`Error::Closed`].
+    pub async fn adopt(&self, cluster: Uuid) -> Result<(), Error> {
+        self.inner.adopt(cluster).await
+    }
+
+    /// Starts a replica of the shard, and again at every open from now on. It knows nothing and votes for nobody until the
+    /// shard is founded with it or its leader adds it. Idempotent.
+    ///
+    /// # Errors
+    /// [`Error::Storage`], [`Error::Closed`]; [`Error::NotHosted`] for a number that there is not.
+    pub async fn start_replica(&self, shard: ShardId) -> Result<(), Error> {
+        self.inner.start_replica(shard).await
+    }
+
+    /// Stops the replica and removes everything of it but its vote. Only for a replica that is no voter of its group any
+    /// more: the change that removed it must be committed. Idempotent; when the process ends in the middle the next open
+    /// finishes it.
+    ///
+    /// # Errors
+    /// [`Error::Storage`], [`Error::Closed`]; [`Error::NotHosted`] for a number that there is not.
+    pub async fn stop_replica(&self, shard: ShardId) -> Result<(), Error> {
+        self.inner.stop_replica(shard).await
+    }
+
+    /// Shards with a replica here, in order.
+    pub fn hosted(&self) -> Vec<ShardId> {
+        self.inner.hosted()
+    }
+
+    /// Makes the replica here the first of its group, with these voters. A group that exists already is left as it is.
+    ///
+    /// # Errors
+    /// [`Error::NotHosted`], [`Error::Change`] (this node is not among the voters), [`Error::Storage`], [`Error::Closed`].
+    pub async fn found(&self, shard: ShardId, voters: BTreeSet<NodeId>) -> Result<(), Error> {
+        self.inner.found(shard, voters).await
+    }
+
+    /// Takes a request of another node's replica and answers it. `from` is who the link knows it to be.
+    ///
+    /// # Errors
+    /// [`LinkError::Refused`]: no such replica here, or bytes that are no such request.
+    pub async fn raft_request(&self, from: NodeId, frame: RaftFrame) -> Result<Bytes, LinkError> {
+        self.inner.raft_request(from, frame).await
+    }
+
+    /// Begins to take a snapshot that another node sends: `head` is what its [`RaftLink::snapshot`] was given. The content
+    /// of the file follows by [`SnapshotReceiver::write`], then [`SnapshotReceiver::finish`].
+    ///
+    /// # Errors
+    /// [`LinkError::Refused`]: no such replica here, too many at once, or a head that is none.
+    pub async fn receive_snapshot(
+        &self,
+        from: NodeId,
+        shard: ShardId,
+        head: Bytes,
+    ) -> Result<SnapshotReceiver, LinkError> {
+        self.inner.receive_snapshot(from, shard, head).await
+    }
+
     pub fn shards(&self) -> u32 {
         self.inner.shards()
     }
 
-    /// `None` beyond [`Host::shards`].
+    /// `None` beyond [`Host::shards`]. A shard without a replica here answers [`Error::NotHosted`] to every read and
+    /// [`Error::NotLeader`] to every commit.
     pub fn shard(&self, id: ShardId) -> Option<Shard> {
         self.inner.shard(id).map(|inner| Shard { inner })
     }
@@ -194,6 +288,64 @@ impl Shard {
 
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.inner.leadership()
+    }
+
+    /// Whether there is a replica here.
+    pub fn hosted(&self) -> bool {
+        self.inner.hosted()
+    }
+
+    /// The Raft group as the replica here sees it now; empty without one. Does not wait, but is not for every commit.
+    pub fn group(&self) -> GroupView {
+        self.inner.group()
+    }
+
+    /// The same, told when role, term, leader or members change. Positions in the log are as of that moment.
+    pub fn group_watch(&self) -> watch::Receiver<GroupView> {
+        self.inner.group_watch()
+    }
+
+    /// Adds a node to the group, to whom everything is sent but who does not count. Does not wait until it has caught up:
+    /// see [`GroupView::replicas`]. Fine if it is a member already.
+    ///
+    /// # Errors
+    /// [`Error::NotLeader`]; [`Error::Change`]: look at the group and decide again; [`Error::Unknown`] after a time limit.
+    pub async fn add_learner(&self, node: NodeId) -> Result<(), Error> {
+        self.inner.add_learner(node).await
+    }
+
+    /// Makes these the voters, in one joint change; each must be a member already. Nodes that were voters and are no more
+    /// are no members afterwards; learners that are not named stay. Repeat it to finish a change that was left in the middle.
+    ///
+    /// # Errors
+    /// As [`Shard::add_learner`].
+    pub async fn change_voters(&self, voters: BTreeSet<NodeId>) -> Result<(), Error> {
+        self.inner.change_voters(voters).await
+    }
+
+    /// Removes a learner.
+    ///
+    /// # Errors
+    /// As [`Shard::add_learner`].
+    pub async fn remove_learner(&self, node: NodeId) -> Result<(), Error> {
+        self.inner.remove_learner(node).await
+    }
+
+    /// Hands the leadership to another voter. Returns when it leads, as far as this node hears.
+    ///
+    /// # Errors
+    /// [`Error::NotLeader`]; [`Error::Change`]: it is no voter, or did not take over within two seconds.
+    pub async fn transfer_leadership(&self, to: NodeId) -> Result<(), Error> {
+        self.inner.transfer_leadership(to).await
+    }
+
+    /// Says whether this process still leads in this epoch, as far as the lease given by a majority of the voters tells:
+    /// to be asked before the answer of a read leaves. A process that was frozen for longer than its lease fails here.
+    ///
+    /// # Errors
+    /// [`Error::NotLeader`], [`Error::Fenced`] (another epoch), [`Error::Closed`].
+    pub async fn confirm(&self, epoch: Epoch) -> Result<(), Error> {
+        self.inner.confirm(epoch).await
     }
 
     /// Commits one turn. On return it is on disk on a majority (one voter: on its disk) and applied here.

@@ -9,6 +9,12 @@ pub enum Error {
     /// Ask the leader.
     #[error("this node does not lead shard {shard}; leader: {leader:?}")]
     NotLeader { shard: u32, leader: Option<u64> },
+    /// There is no replica of it here. Ask elsewhere.
+    #[error("this node hosts no replica of shard {shard}")]
+    NotHosted { shard: u32 },
+    /// The group does not take this change of its members or its leader now. Look at the group and decide again.
+    #[error("the group of shard {shard} was not changed: {why}")]
+    Change { shard: u32, why: String },
     /// The outcome is not known. Drop the activation and load it again; the caller may repeat.
     #[error("the outcome of the commit is not known: {0}")]
     Unknown(String),

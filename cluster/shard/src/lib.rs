@@ -6,6 +6,7 @@
 
 pub mod api;
 mod error;
+pub mod group;
 pub mod link;
 mod log;
 mod raft;
@@ -18,6 +19,8 @@ pub use api::{
     ReminderRecord, Shard, ShardId, StateBackend,
 };
 pub use error::Error;
+pub use group::{GroupView, ReplicaView, Role, Timing};
 pub use link::{LinkError, NoLink, NodeId, RaftFrame, RaftKind, RaftLink};
 #[doc(hidden)]
 pub use log::bench as log_bench;
+pub use raft::SnapshotReceiver;

@@ -188,6 +188,10 @@ impl Committer {
                 written.purge(*upto);
                 lost.extend(counts);
             }
+            Change::Forget(counts) => {
+                written.forget();
+                lost.extend(counts);
+            }
             Change::Mark => {}
         }
     }

@@ -107,6 +107,13 @@ impl Index {
         last.upto - upto
     }
 
+    /// The last index with more than so many log bytes behind it; 0 if there is none.
+    pub fn with_behind(&self, bytes: u64) -> u64 {
+        let Some(last) = self.slots.back() else { return 0 };
+        let far = self.slots.partition_point(|slot| last.upto - slot.upto > bytes);
+        if far == 0 { 0 } else { self.first + far as u64 - 1 }
+    }
+
     fn slot(&self, index: u64) -> Option<&Slot> {
         self.slots.get(index.checked_sub(self.first)? as usize)
     }

@@ -21,7 +21,7 @@ mod inline;
 mod open;
 mod queue;
 mod rebuild;
-mod record;
+pub(crate) mod record;
 mod scan;
 mod segment;
 mod shared;

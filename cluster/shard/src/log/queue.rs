@@ -30,6 +30,8 @@ pub enum Change {
     /// Entries behind the pointer are gone; those segments lose them once it is durable.
     Truncate(Option<LogId>, Counts),
     Purge(LogId, Counts),
+    /// Everything of the group is gone but its vote; those segments lose its entries once it is durable.
+    Forget(Counts),
     /// A process begins or ends.
     Mark,
 }

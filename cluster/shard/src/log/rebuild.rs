@@ -7,6 +7,8 @@
 //! cut, and that segment then holds the cut itself. So, walking backwards, an entry is alive if it is not purged and lies
 //! below every truncation and every head passed so far.
 //!
+//! A forgotten group is one that was truncated to nothing and whose purged pointer was taken back.
+//!
 //! What is alive must then be one run without holes, from behind the purged entry to at least where the newest head says:
 //! else a whole file is missing.
 
@@ -44,6 +46,8 @@ pub fn rebuild(scans: &[Scan], groups: u32) -> Result<Rebuilt, Error> {
         let group = &mut state[found.group as usize];
         match &found.what {
             What::Vote(vote) => group.vote = Some(*vote),
+            // To nowhere: the group was forgotten, and what was purged with it.
+            What::Purge(None) => group.purged = None,
             What::Purge(upto) => group.purged = group.purged.max(*upto),
             What::Committed(id) => group.committed = *id,
             What::Checkpoint(checkpoint) => group.checkpoint = Some((**checkpoint).clone()),

@@ -46,6 +46,37 @@ impl GroupLog {
         self.lock().committed
     }
 
+    /// Whether there is nothing but perhaps a vote.
+    pub fn is_blank(&self) -> bool {
+        let group = self.lock();
+        let checkpoint = group.checkpoint.as_ref().and_then(|checkpoint| checkpoint.last_applied);
+        group.last().is_none() && group.committed.is_none() && checkpoint.is_none()
+    }
+
+    /// Removes everything but the vote, and returns when that is durable. Only while no Raft runs on the group.
+    ///
+    /// The vote stays because it is a promise that was given to others: a replica that comes back on this node must not
+    /// take entries from a leader that it has helped to depose.
+    pub async fn forget(&self) -> Result<(), io::Error> {
+        if self.is_blank() {
+            return Ok(());
+        }
+        let nothing = Checkpoint::default();
+        let mut bytes = Vec::new();
+        for kind in [Kind::Truncate, Kind::Purge, Kind::Committed] {
+            record::push_pointer(&mut bytes, kind, self.group, None);
+        }
+        record::push_checkpoint(&mut bytes, self.group, &nothing);
+        let (sender, receiver) = oneshot::channel();
+        {
+            let mut group = self.lock();
+            let lost = group.index.truncate_from(0);
+            *group = Group { vote: group.vote, checkpoint: Some(nothing), ..Group::default() };
+            self.shared.submit(self.request(bytes, Change::Forget(lost), Done::Task(sender)))?;
+        }
+        told(receiver).await
+    }
+
     fn lock(&self) -> MutexGuard<'_, Group> {
         self.shared.groups[self.group as usize].lock()
     }

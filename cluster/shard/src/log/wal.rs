@@ -176,6 +176,11 @@ impl Wal {
         self.shared.groups[group as usize].lock().index.bytes_behind(index)
     }
 
+    /// The last entry of the group that has more than so many log bytes behind it; 0 if there is none.
+    pub fn index_with_behind(&self, group: u32, bytes: u64) -> u64 {
+        self.shared.groups[group as usize].lock().index.with_behind(bytes)
+    }
+
     /// The group that holds the oldest segment while more than `PINNED_SEGMENTS_MAX` are alive: snapshot it and
     /// purge its log.
     pub fn pinning_group(&self) -> Option<u32> {

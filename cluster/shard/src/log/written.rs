@@ -30,6 +30,11 @@ impl Written {
         self.last = after.max(self.purged);
     }
 
+    /// Older segments may still say otherwise, so it is said at the head of each new one that there is nothing.
+    pub fn forget(&mut self) {
+        *self = Self { vote: self.vote, checkpoint: Some(Checkpoint::default()), ..Self::default() };
+    }
+
     pub fn purge(&mut self, upto: LogId) {
         self.purged = self.purged.max(Some(upto));
         self.last = self.last.max(self.purged);
@@ -43,9 +48,8 @@ pub fn push_head(buffer: &mut Vec<u8>, older: &[(u64, u64)], groups: &[Written])
         if let Some(vote) = &written.vote {
             record::push_vote(buffer, group, vote);
         }
-        if written.purged.is_some() {
-            record::push_pointer(buffer, Kind::Purge, group, written.purged);
-        }
+        // Also if there is none: an older segment may still tell of one from before the group was forgotten.
+        record::push_pointer(buffer, Kind::Purge, group, written.purged);
         record::push_last(buffer, group, written.first, written.last);
         // Also if there is none: an older segment may still say otherwise.
         record::push_pointer(buffer, Kind::Committed, group, written.committed);

@@ -3,15 +3,21 @@
 //! A folder is made in this order: the stamp, the log, the stamp once more, now saying that the log was begun, then the
 //! state store. So a process may die anywhere on the way and the next one goes on; but from the second stamp on, a folder
 //! without a log has lost it, and a node that began anew there would have forgotten its votes and everything it promised.
+//!
+//! The stamp also says who the node is (a number drawn when the folder was made), which cluster it belongs to, and which
+//! shards it hosts.
 
 use super::snapshot::sync_dir;
 use crate::Error;
 use crate::api::{HostOptions, StateBackend};
+use crate::link::NodeId;
 use granary_proto::storage::FolderStamp;
 use prost::Message;
+use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use uuid::Uuid;
 
 /// Format of the folder as this build writes it.
 const FORMAT: u32 = 1;
@@ -51,10 +57,50 @@ impl Folder {
 
     /// To be called when the log is durable and before anything is made from it.
     pub fn say_log_begun(&mut self) -> Result<(), Error> {
-        if !self.stamp.log_begun {
-            self.stamp.log_begun = true;
-            write(&self.dir, &stamp_path(&self.dir), &self.stamp)?;
+        if self.stamp.log_begun {
+            return Ok(());
         }
+        self.restamp(FolderStamp { log_begun: true, ..self.stamp.clone() })
+    }
+
+    pub fn node_id(&self) -> NodeId {
+        self.stamp.node_id
+    }
+
+    pub fn cluster_id(&self) -> Option<Uuid> {
+        // Checked when it was read.
+        Uuid::parse_str(&self.stamp.cluster_id).ok()
+    }
+
+    /// Durable on return.
+    pub fn adopt(&mut self, cluster: Uuid) -> Result<(), Error> {
+        match self.cluster_id() {
+            Some(known) if known == cluster => Ok(()),
+            Some(known) => Err(Error::WrongFolder {
+                expected: format!("a node of cluster {cluster}"),
+                found: format!("one of cluster {known}"),
+            }),
+            None => self.restamp(FolderStamp { cluster_id: cluster.to_string(), ..self.stamp.clone() }),
+        }
+    }
+
+    pub fn replicas(&self) -> BTreeSet<u32> {
+        if self.stamp.member { self.stamp.replicas.iter().copied().collect() } else { (0..self.stamp.shards).collect() }
+    }
+
+    /// Durable on return. For a node that is alone there is nothing to say: it hosts everything.
+    pub fn host(&mut self, shard: u32, hosted: bool) -> Result<(), Error> {
+        let mut replicas = self.replicas();
+        let changed = if hosted { replicas.insert(shard) } else { replicas.remove(&shard) };
+        if !changed || !self.stamp.member {
+            return Ok(());
+        }
+        self.restamp(FolderStamp { replicas: replicas.into_iter().collect(), ..self.stamp.clone() })
+    }
+
+    fn restamp(&mut self, stamp: FolderStamp) -> Result<(), Error> {
+        write(&self.dir, &stamp_path(&self.dir), &stamp)?;
+        self.stamp = stamp;
         Ok(())
     }
 
@@ -76,16 +122,21 @@ fn stamp(dir: &Path, options: &HostOptions) -> Result<FolderStamp, Error> {
     let path = stamp_path(dir);
     let wanted = FolderStamp {
         format: FORMAT,
-        cluster_id: uuid::Uuid::new_v4().to_string(),
+        cluster_id: if options.alone { Uuid::new_v4().to_string() } else { String::new() },
         shards: options.shards,
-        node_id: options.node_id,
+        node_id: options.node_id.unwrap_or_else(draw),
         state_backend: backend(options.state).to_string(),
         log_begun: false,
+        member: !options.alone,
+        replicas: Vec::new(),
     };
     match std::fs::read(&path) {
         Ok(bytes) => {
             let found = read(&path, &bytes)?;
-            fits(&found, &wanted)?;
+            fits(&found, &wanted, options.node_id.is_some())?;
+            if !found.cluster_id.is_empty() && Uuid::parse_str(&found.cluster_id).is_err() {
+                return Err(damaged(&path, "the cluster in the stamp of the data folder has no readable id"));
+            }
             Ok(found)
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -117,12 +168,23 @@ fn backend(backend: StateBackend) -> &'static str {
     }
 }
 
-fn fits(found: &FolderStamp, wanted: &FolderStamp) -> Result<(), Error> {
+/// A node number that no other folder has. Never 0, which messages use for "none".
+fn draw() -> NodeId {
+    let (high, low) = Uuid::new_v4().as_u64_pair();
+    // Six bits of a UUID are fixed; the halves together leave none fixed but by chance.
+    (high.rotate_left(32) ^ low).max(1)
+}
+
+/// The node's number matters only if the caller insists on one.
+fn fits(found: &FolderStamp, wanted: &FolderStamp, same_node: bool) -> Result<(), Error> {
     if found.format > FORMAT {
         return Err(Error::NewerFormat { known: FORMAT, found: found.format });
     }
-    let shape =
-        |stamp: &FolderStamp| format!("node {} with {} shards in {}", stamp.node_id, stamp.shards, stamp.state_backend);
+    let shape = |stamp: &FolderStamp| {
+        let kind = if stamp.member { "a node of a cluster" } else { "a node that is alone" };
+        let number = if same_node { format!(", number {}", stamp.node_id) } else { String::new() };
+        format!("{kind}{number}, with {} shards in {}", stamp.shards, stamp.state_backend)
+    };
     if shape(found) != shape(wanted) {
         return Err(Error::WrongFolder { expected: shape(wanted), found: shape(found) });
     }
@@ -172,19 +234,24 @@ mod tests {
             node_id: 1,
             state_backend: "sled".into(),
             log_begun: true,
+            member: false,
+            replicas: Vec::new(),
         }
     }
 
     #[test]
     fn another_shape_is_refused_and_says_both() {
         let options = HostOptions::new("unused", 8);
-        assert!(fits(&stamp(), &stamp()).is_ok());
+        assert!(fits(&stamp(), &stamp(), true).is_ok());
+        let other_node = FolderStamp { node_id: 2, ..stamp() };
+        assert!(fits(&other_node, &stamp(), false).is_ok(), "nobody insists on a number");
         for other in [
             FolderStamp { shards: 16, ..stamp() },
-            FolderStamp { node_id: 2, ..stamp() },
+            other_node,
             FolderStamp { state_backend: "fjall".into(), ..stamp() },
+            FolderStamp { member: true, ..stamp() },
         ] {
-            assert!(matches!(fits(&other, &stamp()), Err(Error::WrongFolder { .. })));
+            assert!(matches!(fits(&other, &stamp(), true), Err(Error::WrongFolder { .. })));
         }
         assert_eq!(options.shards, 8);
     }
@@ -193,7 +260,7 @@ mod tests {
     #[test]
     fn a_newer_format_is_refused() {
         let newer = FolderStamp { format: FORMAT + 1, ..stamp() };
-        assert!(matches!(fits(&newer, &stamp()), Err(Error::NewerFormat { known: FORMAT, found: 2 })));
+        assert!(matches!(fits(&newer, &stamp(), false), Err(Error::NewerFormat { known: FORMAT, found: 2 })));
     }
 
     /// The process may die after the first stamp, and after the log but before the second stamp.
@@ -210,5 +277,39 @@ mod tests {
         assert!(opened().unwrap().log_begun());
         std::fs::remove_dir(dir.path().join("log")).unwrap();
         assert!(matches!(opened(), Err(Error::Damaged { file, .. }) if file.ends_with("log")));
+    }
+
+    /// [K8] Who a node is and what it hosts outlives the process; a folder that was lost is somebody else.
+    #[test]
+    fn number_cluster_and_replicas_are_kept_and_another_cluster_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = HostOptions { alone: false, ..HostOptions::new(dir.path(), 8) };
+        let mut folder = Folder::open(&options).unwrap();
+        let (node, cluster) = (folder.node_id(), Uuid::new_v4());
+        assert_eq!((folder.cluster_id(), folder.replicas()), (None, BTreeSet::new()));
+        folder.adopt(cluster).unwrap();
+        folder.host(3, true).unwrap();
+        folder.host(5, true).unwrap();
+        folder.host(3, false).unwrap();
+        drop(folder);
+        let mut folder = Folder::open(&options).unwrap();
+        assert_eq!((folder.node_id(), folder.cluster_id()), (node, Some(cluster)));
+        assert_eq!(folder.replicas(), BTreeSet::from([5]));
+        folder.adopt(cluster).unwrap();
+        assert!(matches!(folder.adopt(Uuid::new_v4()), Err(Error::WrongFolder { .. })));
+        let other = tempfile::tempdir().unwrap();
+        let other = Folder::open(&HostOptions { alone: false, ..HostOptions::new(other.path(), 8) }).unwrap();
+        assert_ne!(other.node_id(), node);
+    }
+
+    #[test]
+    fn a_node_that_is_alone_hosts_everything_and_has_a_cluster_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::open(&HostOptions::new(dir.path(), 3)).unwrap();
+        assert_eq!(folder.replicas(), BTreeSet::from([0, 1, 2]));
+        assert!(folder.cluster_id().is_some());
+        drop(folder);
+        let member = HostOptions { alone: false, ..HostOptions::new(dir.path(), 3) };
+        assert!(matches!(Folder::open(&member), Err(Error::WrongFolder { .. })));
     }
 }

@@ -7,14 +7,14 @@
 
 use super::checkpoint::{LogCheckpoints, Worth, worth};
 use super::folder::Folder;
-use super::heads::Heads;
-use super::machine::{Counters, Machine, Told};
-use super::network::NoPeers;
+use super::machine::Counters;
+use super::replica::Parts;
 use super::shard::ShardInner;
 use super::snapshot::{SnapshotFolder, verify};
-use super::{leadership, upkeep};
+use super::{blocking, storage, upkeep};
 use crate::Error;
 use crate::api::*;
+use crate::link::NodeId;
 use crate::log::{Wal, WalOptions};
 use crate::state::closable::Closable;
 use crate::state::overlay::{Mark, Overlay};
@@ -22,33 +22,33 @@ use crate::state::store::wipe_shard;
 use crate::state::writer::{Bell, Checkpoints, Writer, read_stamp};
 use crate::state::{Stop, guard};
 use crate::testing::Stage;
-use grain_contract::limits::COMMITS_IN_FLIGHT_MAX;
-use openraft::impls::BasicNode;
 use openraft::storage::RaftLogStorage;
-use openraft::{Config, Raft, SnapshotPolicy};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
+use uuid::Uuid;
 
 /// Bytes of log entries that are kept in memory, all shards together. Apply reads what was just appended, so the newest few
 /// are enough; what a slow reader wants beyond that comes from the file.
 const LOG_CACHE_BYTES: u64 = 8 << 20;
 
 pub struct HostInner {
-    shards: Vec<Arc<ShardInner>>,
+    pub(super) slots: Vec<Arc<ShardInner>>,
+    pub(super) parts: Arc<Parts>,
     wal: Arc<Wal>,
     store: Arc<Closable>,
     writer: Arc<Writer>,
     stop: Stop,
     stage: Stage,
-    counters: Arc<Counters>,
-    closed: Arc<AtomicBool>,
+    pub(super) closed: Arc<AtomicBool>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
+    /// Places for snapshots that come in.
+    pub(super) receiving: Arc<Semaphore>,
     /// Let go last.
-    folder: Mutex<Option<Folder>>,
+    folder: Arc<Mutex<Option<Folder>>>,
 }
 
 /// What opening found, before any Raft runs.
@@ -86,84 +86,94 @@ impl HostInner {
             &options.stage,
         )?;
         let closed = Arc::new(AtomicBool::new(false));
-        let mut host = Self {
-            shards: Vec::new(),
+        let stage = options.stage.clone();
+        let parts = Arc::new(Parts { node: folder.node_id(), options, checkpoints, counters });
+        let (hosted, snapshots) = (folder.replicas(), folder.snapshots());
+        let slots: Vec<_> = overlays
+            .into_iter()
+            .map(|overlay| {
+                let snapshots = SnapshotFolder::new(&snapshots, overlay.shard);
+                Arc::new(ShardInner::new(parts.node, &parts.options, overlay, snapshots, &wal, &stop, &closed))
+            })
+            .collect();
+        let host = Self {
+            slots,
+            parts,
             wal,
             store,
             writer: Arc::new(writer),
             stop,
-            stage: options.stage.clone(),
-            counters,
+            stage: stage.clone(),
             closed,
             tasks: Mutex::default(),
-            folder: Mutex::new(Some(folder)),
+            receiving: Arc::new(Semaphore::new(super::incoming::RECEIVE_AT_ONCE_MAX)),
+            folder: Arc::new(Mutex::new(Some(folder))),
         };
-        let started = overlays.into_iter().map(|overlay| host.start(&options, overlay, checkpoints.clone()));
-        let started = futures::future::join_all(started).await;
-        host.shards = started.into_iter().collect::<Result<_, Error>>()?;
-        let upkeep = upkeep::run(host.shards.clone(), host.wal.clone(), every, options.snapshot_log_bytes);
+        let hosted = host.slots.iter().filter(|slot| hosted.contains(&slot.id.0));
+        let started = futures::future::join_all(hosted.map(|slot| slot.start(&host.parts))).await;
+        started.into_iter().collect::<Result<(), Error>>()?;
+        let upkeep = upkeep::run(host.slots.clone(), host.wal.clone(), host.parts.clone());
         host.tasks.lock().push(tokio::spawn(upkeep));
         Ok(host)
     }
 
-    async fn start(
-        &self,
-        options: &HostOptions,
-        overlay: Arc<Overlay>,
-        checkpoints: Arc<dyn Checkpoints>,
-    ) -> Result<Arc<ShardInner>, Error> {
-        let shard = overlay.shard;
-        let mut log = self.wal.group(shard);
-        let last = log.get_log_state().await.map_err(storage)?.last_log_id;
-        let snapshots = self.folder.lock().as_ref().map(Folder::snapshots).ok_or(Error::Closed)?;
-        let folder = SnapshotFolder::new(&snapshots, shard);
-        let (term, applied) = watch::channel(0);
-        let (outbox_told, outbox) = watch::channel(overlay.mark().outbox_next);
-        let machine = Machine {
-            overlay: overlay.clone(),
-            checkpoints,
-            folder: folder.clone(),
-            told: Told { term, outbox: outbox_told, counters: self.counters.clone() },
-            heads: Heads::default(),
-            replay_until: last.map(|id| id.index),
-            stage: options.stage.clone(),
-        };
-        let config = Arc::new(config(shard)?);
-        let raft = Raft::new(options.node_id, config, NoPeers, log, machine).await.map_err(storage)?;
-        let (told, leadership) = watch::channel(Leadership::default());
-        self.tasks.lock().push(tokio::spawn(leadership::follow(raft.clone(), applied, told)));
-        if raft.is_initialized().await.map_err(storage)? {
-            // Nobody else can lead, so there is no one to wait for.
-            raft.trigger().elect(false).await.map_err(storage)?;
-        } else {
-            let members = BTreeMap::from([(options.node_id, BasicNode::default())]);
-            raft.initialize(members).await.map_err(storage)?;
+    pub fn node_id(&self) -> NodeId {
+        self.parts.node
+    }
+
+    pub fn cluster_id(&self) -> Option<Uuid> {
+        self.folder.lock().as_ref().and_then(Folder::cluster_id)
+    }
+
+    pub async fn adopt(&self, cluster: Uuid) -> Result<(), Error> {
+        self.stamp(move |folder| folder.adopt(cluster)).await
+    }
+
+    pub async fn start_replica(&self, id: ShardId) -> Result<(), Error> {
+        let slot = self.slot(id)?;
+        let _changing = slot.changing.lock().await;
+        self.stamp(move |folder| folder.host(id.0, true)).await?;
+        slot.start(&self.parts).await
+    }
+
+    /// The stamp is written first: from then on nothing of the replica counts, and an open removes what is left of it.
+    pub async fn stop_replica(&self, id: ShardId) -> Result<(), Error> {
+        let slot = self.slot(id)?;
+        let _changing = slot.changing.lock().await;
+        if self.parts.options.alone {
+            return Err(Error::Change { shard: id.0, why: "a node that is alone hosts every shard".into() });
         }
-        Ok(Arc::new(ShardInner {
-            id: ShardId(shard),
-            raft,
-            overlay,
-            folder,
-            leadership,
-            outbox,
-            in_flight: Semaphore::new(COMMITS_IN_FLIGHT_MAX),
-            wal: self.wal.clone(),
-            stop: self.stop.clone(),
-            closed: self.closed.clone(),
-            stage: self.stage.clone(),
-        }))
+        self.stamp(move |folder| folder.host(id.0, false)).await?;
+        slot.stop(&self.parts).await
+    }
+
+    async fn stamp(&self, write: impl FnOnce(&mut Folder) -> Result<(), Error> + Send + 'static) -> Result<(), Error> {
+        let folder = self.folder.clone();
+        blocking(&self.stage, move || folder.lock().as_mut().map_or(Err(Error::Closed), write)).await
+    }
+
+    pub fn hosted(&self) -> Vec<ShardId> {
+        self.slots.iter().filter(|slot| slot.hosted()).map(|slot| slot.id).collect()
+    }
+
+    pub async fn found(&self, id: ShardId, voters: BTreeSet<NodeId>) -> Result<(), Error> {
+        self.slot(id)?.found(voters).await
     }
 
     pub fn shards(&self) -> u32 {
-        self.shards.len() as u32
+        self.slots.len() as u32
     }
 
     pub fn shard(&self, id: ShardId) -> Option<Arc<ShardInner>> {
-        self.shards.get(id.0 as usize).cloned()
+        self.slots.get(id.0 as usize).cloned()
+    }
+
+    pub(super) fn slot(&self, id: ShardId) -> Result<&Arc<ShardInner>, Error> {
+        self.slots.get(id.0 as usize).ok_or(Error::NotHosted { shard: id.0 })
     }
 
     pub fn overlay(&self, id: ShardId) -> Option<Arc<Overlay>> {
-        self.shards.get(id.0 as usize).map(|shard| shard.overlay.clone())
+        self.slots.get(id.0 as usize).map(|shard| shard.overlay.clone())
     }
 
     pub fn stopped(&self) -> Option<String> {
@@ -171,11 +181,11 @@ impl HostInner {
     }
 
     pub fn rebuilds(&self) -> u64 {
-        self.counters.rebuilds.load(Ordering::Relaxed)
+        self.parts.counters.rebuilds.load(Ordering::Relaxed)
     }
 
     pub fn unreadable(&self) -> u64 {
-        self.counters.unreadable.load(Ordering::Relaxed)
+        self.parts.counters.unreadable.load(Ordering::Relaxed)
     }
 
     pub async fn close(&self) -> Result<(), Error> {
@@ -223,15 +233,17 @@ impl HostInner {
     }
 
     async fn end_raft(&self, tasks: Vec<JoinHandle<()>>) {
-        for shard in &self.shards {
-            // openraft gives no reason when its task has panicked; there is nothing to add here.
-            shard.raft.shutdown().await.ok();
+        for slot in &self.slots {
+            let _changing = slot.changing.lock().await;
+            if let Some(replica) = slot.take() {
+                replica.end().await;
+            }
         }
         for task in tasks {
             task.await.ok();
         }
         // A snapshot in progress runs outside of Raft's tasks; the next host on this folder must not meet it.
-        futures::future::join_all(self.shards.iter().map(|shard| shard.overlay.settle())).await;
+        futures::future::join_all(self.slots.iter().map(|slot| slot.overlay.settle())).await;
     }
 }
 
@@ -268,7 +280,7 @@ impl Ground {
     }
 }
 
-/// Where each shard starts.
+/// Where each shard starts. What is left of a replica that is not hosted any more is removed.
 async fn marks(
     options: &HostOptions,
     folder: &Folder,
@@ -279,9 +291,17 @@ async fn marks(
     set_aside: bool,
 ) -> Result<Vec<Mark>, Error> {
     let clean = !wal.unclean();
+    let hosted = folder.replicas();
     let (mut marks, mut empty) = (Vec::new(), Vec::new());
     for shard in 0..options.shards {
         let mut log = wal.group(shard);
+        if !hosted.contains(&shard) {
+            log.forget().await.map_err(storage)?;
+            SnapshotFolder::new(&folder.snapshots(), shard).remove()?;
+            empty.push(shard);
+            marks.push(Mark::origin());
+            continue;
+        }
         let state = log.get_log_state().await.map_err(storage)?;
         let stamp = read_stamp(&**store, shard)?;
         match worth(log.checkpoint().as_ref(), stamp.as_ref(), state.last_log_id, clean) {
@@ -313,37 +333,4 @@ async fn marks(
     })
     .await?;
     Ok(marks)
-}
-
-fn config(shard: u32) -> Result<Config, Error> {
-    Config {
-        cluster_name: format!("shard-{shard}"),
-        heartbeat_interval: 150,
-        election_timeout_min: 400,
-        election_timeout_max: 800,
-        enable_pre_vote: Some(true),
-        max_payload_entries: 512,
-        max_append_entries: Some(4_096),
-        // `upkeep` decides, by bytes.
-        snapshot_policy: SnapshotPolicy::Never,
-        max_in_snapshot_log_to_keep: 5_000,
-        replication_lag_threshold: 10_000,
-        // Its own documentation warns of it for state that is written behind.
-        enable_leader_restore: Some(false),
-        api_batch_linger_ms: 0,
-        ..Config::default()
-    }
-    .validate()
-    .map_err(storage)
-}
-
-fn storage(error: impl std::fmt::Display) -> Error {
-    Error::Storage(error.to_string())
-}
-
-async fn blocking<T: Send + 'static>(
-    stage: &Stage,
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    stage.offload(work).await.map_err(storage)?
 }

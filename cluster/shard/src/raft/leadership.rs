@@ -2,37 +2,40 @@
 //!
 //! A new leader may not yet have applied what the one before committed. Its own first entry comes behind all of that, so
 //! it owns the shard from the moment an entry of its own term was applied. The term is the epoch.
+//!
+//! A leader that hears of another one, or of a higher term, is none from that message on, and its epoch is closed with it.
+//! One that hears nothing stays leader in name: Raft cannot know. It takes no commit then and confirms no read, because
+//! both ask the lease (`confirm`).
 
-use super::machine::Machine;
-use super::types::TypeConfig;
+use super::group::view;
+use super::notices::Notices;
+use super::replica::Group;
 use crate::api::Leadership;
 use grain_contract::Epoch;
+use openraft::ServerState;
 use openraft::async_runtime::WatchReceiver;
 use openraft::vote::RaftLeaderId;
-use openraft::{Raft, ServerState};
 use tokio::sync::watch;
 
-/// Runs until the shard's Raft ends.
-pub async fn follow(
-    raft: Raft<TypeConfig, Machine>,
-    mut applied: watch::Receiver<u64>,
-    told: watch::Sender<Leadership>,
-) {
-    let mut metrics = raft.server_metrics();
+/// Runs until the replica's Raft ends. `applied` is the term of the newest applied entry.
+pub async fn follow(raft: Group, mut applied: watch::Receiver<u64>, notices: Notices) {
+    let (mut server, all) = (raft.server_metrics(), raft.metrics());
     // The raft handle is not needed any more, and would keep the group alive.
     drop(raft);
     loop {
         let now = {
-            let metrics = metrics.borrow_watched();
-            let term = metrics.vote.leader_id().term();
-            let owner = metrics.state == ServerState::Leader && *applied.borrow_and_update() == term;
-            Leadership { epoch: owner.then_some(Epoch(term)), leader: metrics.current_leader }
+            let server = server.borrow_watched();
+            let term = server.vote.leader_id().term();
+            let owner = server.state == ServerState::Leader && *applied.borrow_and_update() == term;
+            Leadership { epoch: owner.then_some(Epoch(term)), leader: server.current_leader }
         };
-        told.send_if_modified(|known| std::mem::replace(known, now) != now);
+        notices.leadership.send_if_modified(|known| std::mem::replace(known, now) != now);
+        let group = view(&all.borrow_watched());
+        notices.group.send_replace(group);
         tokio::select! {
-            changed = metrics.changed() => if changed.is_err() { break },
+            changed = server.changed() => if changed.is_err() { break },
             changed = applied.changed() => if changed.is_err() { break },
         }
     }
-    told.send_replace(Leadership::default());
+    notices.none();
 }

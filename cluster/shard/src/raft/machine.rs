@@ -32,6 +32,8 @@ pub struct Told {
     pub term: watch::Sender<u64>,
     /// The number that the next outbox row gets.
     pub outbox: watch::Sender<u64>,
+    /// Counts snapshots that could not be written.
+    pub snapshots: watch::Sender<u64>,
     pub counters: Arc<Counters>,
 }
 
@@ -218,6 +220,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
             overlay: self.overlay.clone(),
             held: Some(held),
             folder: self.folder.clone(),
+            failed: self.told.snapshots.clone(),
             stage: self.stage.clone(),
         }
     }
@@ -226,8 +229,9 @@ impl RaftStateMachine<TypeConfig> for Machine {
         let (hold, _) = self.overlay.hold().await.map_err(io::Error::other)?;
         hold.written().await.map_err(io::Error::other)?;
         let (folder, checkpoints, meta) = (self.folder.clone(), self.checkpoints.clone(), meta.clone());
-        let installed = self.stage.offload(move || snapshot::install(&hold, &*checkpoints, &folder, &meta, file));
-        installed.await?.map_err(|error| self.overlay.fatal(error))?;
+        let stage = self.stage.clone();
+        let installed = super::blocking(&stage, move || snapshot::install(&hold, &*checkpoints, &folder, &meta, file));
+        installed.await.map_err(|error| self.overlay.fatal(error))?;
         self.heads.clear();
         self.tell();
         Ok(())
@@ -244,17 +248,33 @@ pub struct Builder {
     held: Option<Result<(Hold, Mark), Error>>,
     folder: SnapshotFolder,
     stage: Stage,
+    failed: watch::Sender<u64>,
 }
 
 impl RaftSnapshotBuilder<TypeConfig> for Builder {
     type SnapshotData = SnapshotFile;
 
+    /// A snapshot that cannot be written is not the end of a shard that is whole: the log stays. openraft knows no such
+    /// answer, so it gets the snapshot that was there before, which it knows, or one of nothing, which it does not take.
     async fn build_snapshot(&mut self) -> Result<Snapshot<SnapshotFile>, io::Error> {
-        let held = self.held.take().unwrap_or(Err(Error::Closed));
-        let (hold, mark) = held.map_err(io::Error::other)?;
-        hold.written().await.map_err(io::Error::other)?;
+        match self.build().await {
+            Ok(snapshot) => Ok(snapshot),
+            Err(error) => {
+                tracing::error!(shard = self.overlay.shard, %error, "a snapshot could not be written");
+                let before = self.folder.current().map_err(io::Error::other)?;
+                self.failed.send_modify(|failed| *failed += 1);
+                let nothing = SnapshotFile { path: self.folder.path(), _incoming: None };
+                Ok(before.unwrap_or(Snapshot { meta: SnapshotMeta::default(), snapshot: nothing }))
+            }
+        }
+    }
+}
+
+impl Builder {
+    async fn build(&mut self) -> Result<Snapshot<SnapshotFile>, Error> {
+        let (hold, mark) = self.held.take().unwrap_or(Err(Error::Closed))?;
+        hold.written().await?;
         let folder = self.folder.clone();
-        let built = self.stage.offload(move || snapshot::build(hold.overlay(), &mark, &folder));
-        built.await?.map_err(|error| self.overlay.fatal(error))
+        super::blocking(&self.stage, move || snapshot::build(hold.overlay(), &mark, &folder)).await
     }
 }

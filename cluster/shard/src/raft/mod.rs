@@ -1,23 +1,48 @@
 //! openraft, wrapped: with `log` the only module family that names it.
 //!
-//! `host` opens and closes, `shard` is the commit path, `machine` what happens to an entry, `leadership` who owns,
-//! `snapshot` and `upkeep` how the log is let go, `checkpoint` what is believed after a restart.
+//! `host` opens and closes, `replica` starts and ends a group member, `shard` is the commit path, `machine` what happens to
+//! an entry, `leadership` who owns, `confirm` whether it still does, `members` who belongs to a group, `network` and `wire`
+//! what replicas say to each other and `incoming` what is answered, `snapshot` and `upkeep` how the log is let go,
+//! `checkpoint` what is believed after a restart.
 
 mod checkpoint;
+mod confirm;
 mod entry;
 mod folder;
+mod group;
 mod heads;
 mod host;
+mod incoming;
 mod leadership;
 mod machine;
+mod members;
 mod network;
+mod notices;
+mod replica;
 mod shard;
 mod snapshot;
 pub mod types;
 mod upkeep;
+mod wire;
 
 #[cfg(test)]
 mod tests;
 
 pub use host::HostInner;
+pub use incoming::SnapshotReceiver;
 pub use shard::ShardInner;
+
+use crate::Error;
+use crate::testing::Stage;
+
+fn storage(error: impl std::fmt::Display) -> Error {
+    Error::Storage(error.to_string())
+}
+
+/// Runs what blocks where it may.
+async fn blocking<T: Send + 'static>(
+    stage: &Stage,
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    stage.offload(work).await.map_err(storage)?
+}

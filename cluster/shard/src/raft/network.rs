@@ -1,65 +1,195 @@
-//! How a shard's replicas reach each other. There are none yet: a shard has one voter, and openraft asks nobody.
+//! How a replica asks the others: openraft's requests as bytes, over the link.
+//!
+//! Several appends are on their way at once, so that a follower's disk and the network are busy at the same time. Answers
+//! are handed on in the order of the requests. The link may reorder, and a follower that gets the second append before the
+//! first says that something is missing; only as the answer to the first append of a session does that tell anything about
+//! its log, so any later one ends the session, and the next begins at what is known to be there.
 
 use super::snapshot::SnapshotFile;
 use super::types::{Snapshot, TypeConfig, Vote};
-use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
+use super::wire::{self, SnapshotHead};
+use crate::link::{LinkError, NodeId, RaftFrame, RaftKind, RaftLink};
+use crate::{ShardId, Timing};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt};
+use openraft::OptionalSend;
+use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::impls::BasicNode;
 use openraft::network::v2::RaftNetworkV2;
 use openraft::network::{RPCOption, RaftNetworkFactory};
-use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendError, StreamAppendResult,
+    TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
+};
 use std::io;
+use std::sync::Arc;
+use std::time::Duration;
 
-/// Answers "unreachable" for every peer.
-#[derive(Clone, Copy, Default)]
-pub struct NoPeers;
+/// Appends on their way to one follower. Each has at most about a mebibyte.
+const APPENDS_AHEAD_MAX: usize = 4;
+/// The least time that a snapshot may take, and what is added for each of its mebibytes.
+const SNAPSHOT_WITHIN_MIN: Duration = Duration::from_secs(60);
+const SNAPSHOT_WITHIN_MIB: Duration = Duration::from_secs(1);
 
-impl RaftNetworkFactory<TypeConfig> for NoPeers {
-    type Network = Self;
+/// Makes the ways from one replica to its peers.
+pub struct Network {
+    shard: u32,
+    link: Arc<dyn RaftLink>,
+    /// How long an append may take. Longer than a disk's hiccup, as it is sent again when the time is over.
+    append_within: Duration,
+}
 
-    async fn new_client(&mut self, _: u64, _: &BasicNode) -> Self {
-        Self
+impl Network {
+    pub fn new(shard: u32, link: Arc<dyn RaftLink>, timing: Timing) -> Self {
+        Self { shard, link, append_within: timing.election_max }
     }
 }
 
-fn unreachable() -> Unreachable<TypeConfig> {
-    Unreachable::new(&io::Error::new(io::ErrorKind::NotConnected, "this node has no peers"))
+impl RaftNetworkFactory<TypeConfig> for Network {
+    type Network = Peer;
+
+    async fn new_client(&mut self, node: NodeId, _: &BasicNode) -> Peer {
+        Peer { node, shard: self.shard, link: self.link.clone(), append_within: self.append_within }
+    }
 }
 
-impl RaftNetworkV2<TypeConfig> for NoPeers {
+/// The way to one peer.
+pub struct Peer {
+    node: NodeId,
+    shard: u32,
+    link: Arc<dyn RaftLink>,
+    append_within: Duration,
+}
+
+type Answer<T> = Result<T, RPCError<TypeConfig>>;
+type Appended = Answer<StreamAppendResult<TypeConfig>>;
+
+impl Peer {
+    fn ask(&self, kind: RaftKind, body: Bytes, within: Duration) -> BoxFuture<'static, Result<Bytes, LinkError>> {
+        self.link.request(self.node, RaftFrame { shard: ShardId(self.shard), kind, body }, within)
+    }
+
+    /// Sends when called, not when the answer is awaited: the order of calls is the order on the way.
+    fn append(
+        &self,
+        request: &AppendEntriesRequest<TypeConfig>,
+        within: Duration,
+    ) -> impl Future<Output = Answer<AppendEntriesResponse<TypeConfig>>> + Send + use<> {
+        let asked = wire::append(self.shard, request).map(|body| self.ask(RaftKind::Append, body, within));
+        async move {
+            let answer = asked.map_err(|error| NetworkError::new(&error))?.await.map_err(failed)?;
+            wire::read_append_answer(&answer).map_err(unreadable)
+        }
+    }
+}
+
+impl RaftNetworkV2<TypeConfig> for Peer {
     type SnapshotData = SnapshotFile;
 
     async fn append_entries(
         &mut self,
-        _: AppendEntriesRequest<TypeConfig>,
-        _: RPCOption,
-    ) -> Result<AppendEntriesResponse<TypeConfig>, RPCError<TypeConfig>> {
-        Err(RPCError::Unreachable(unreachable()))
+        request: AppendEntriesRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Answer<AppendEntriesResponse<TypeConfig>> {
+        self.append(&request, option.hard_ttl()).await
     }
 
-    async fn vote(
-        &mut self,
-        _: VoteRequest<TypeConfig>,
-        _: RPCOption,
-    ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
-        Err(RPCError::Unreachable(unreachable()))
+    fn stream_append<'s, S>(&'s mut self, requests: S, _: RPCOption) -> BoxFuture<'s, Answer<BoxStream<'s, Appended>>>
+    where
+        S: Stream<Item = AppendEntriesRequest<TypeConfig>> + OptionalSend + Unpin + 'static,
+    {
+        let peer = &*self;
+        let answers = requests
+            .map(move |request| {
+                let prev = request.prev_log_id;
+                let last = request.entries.last().map(|entry| entry.log_id).or(prev);
+                let answer = peer.append(&request, peer.append_within);
+                async move { (prev, last, answer.await) }
+            })
+            .buffered(APPENDS_AHEAD_MAX);
+        let mut first = true;
+        let mut over = false;
+        let handed_on = answers.scan((), move |(), (prev, last, answer)| {
+            if over {
+                return std::future::ready(None);
+            }
+            let first = std::mem::replace(&mut first, false);
+            let answer = match answer {
+                Ok(AppendEntriesResponse::Success) => Ok(Ok(last)),
+                Ok(AppendEntriesResponse::PartialSuccess(upto)) => {
+                    over = upto != last;
+                    Ok(Ok(upto))
+                }
+                Ok(AppendEntriesResponse::HigherVote(vote)) => Ok(Err(StreamAppendError::HigherVote(vote))),
+                Ok(AppendEntriesResponse::Conflict) => match prev {
+                    Some(prev) if first => Ok(Err(StreamAppendError::Conflict(prev))),
+                    _ => Err(unreadable("an append came out of its order".into())),
+                },
+                Err(error) => Err(error),
+            };
+            over |= !matches!(answer, Ok(Ok(_)));
+            std::future::ready(Some(answer))
+        });
+        Box::pin(std::future::ready(Ok(handed_on.boxed())))
+    }
+
+    async fn vote(&mut self, request: VoteRequest<TypeConfig>, option: RPCOption) -> Answer<VoteResponse<TypeConfig>> {
+        let asked = self.ask(RaftKind::Vote, wire::vote(&request), option.hard_ttl());
+        wire::read_vote_answer(&asked.await.map_err(failed)?).map_err(unreadable)
     }
 
     // The provided body grants every pre-vote.
     async fn pre_vote(
         &mut self,
-        _: VoteRequest<TypeConfig>,
-        _: RPCOption,
-    ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
-        Err(RPCError::Unreachable(unreachable()))
+        request: VoteRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Answer<VoteResponse<TypeConfig>> {
+        let asked = self.ask(RaftKind::PreVote, wire::vote(&request), option.hard_ttl());
+        wire::read_vote_answer(&asked.await.map_err(failed)?).map_err(unreadable)
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        request: TransferLeaderRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Answer<TransferLeaderResponse<TypeConfig>> {
+        let asked = self.ask(RaftKind::Transfer, wire::transfer(&request), option.hard_ttl());
+        wire::read_transfer_answer(&asked.await.map_err(failed)?).map_err(unreadable)
     }
 
     async fn full_snapshot(
         &mut self,
-        _: Vote,
-        _: Snapshot<SnapshotFile>,
-        _: impl Future<Output = ReplicationClosed> + Send + 'static,
+        vote: Vote,
+        snapshot: Snapshot<SnapshotFile>,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _: RPCOption,
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
-        Err(StreamingError::Unreachable(unreachable()))
+        let file = snapshot.snapshot.path;
+        // A newer snapshot may take this one's place at any time; the head must fit what is sent, else the peer refuses it
+        // and it is tried again.
+        let file_bytes = std::fs::metadata(&file).map_err(|error| NetworkError::new(&error))?.len();
+        let within = SNAPSHOT_WITHIN_MIN + SNAPSHOT_WITHIN_MIB * u32::try_from(file_bytes >> 20).unwrap_or(u32::MAX);
+        let head = SnapshotHead { vote, file_bytes }.write();
+        let sent = self.link.snapshot(self.node, ShardId(self.shard), head, file, within);
+        let answer = tokio::select! {
+            answer = sent => answer.map_err(failed)?,
+            closed = cancel => return Err(closed.into()),
+        };
+        let vote = wire::read_snapshot_answer(&answer).map_err(unreadable)?;
+        Ok(SnapshotResponse::new(vote))
     }
+}
+
+/// Unreachable makes openraft wait a little before it tries again.
+fn failed(error: LinkError) -> RPCError<TypeConfig> {
+    match error {
+        LinkError::Unreachable(_) | LinkError::Refused(_) => RPCError::Unreachable(Unreachable::new(&error)),
+        LinkError::TimedOut => RPCError::Network(NetworkError::new(&error)),
+    }
+}
+
+fn unreadable(what: String) -> RPCError<TypeConfig> {
+    RPCError::Network(NetworkError::new(&io::Error::new(io::ErrorKind::InvalidData, what)))
 }

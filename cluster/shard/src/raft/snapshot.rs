@@ -16,6 +16,7 @@ use prost::Message;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const MAGIC: &[u8; 8] = b"GRANSNP1";
 const FORMAT: u32 = 1;
@@ -31,6 +32,19 @@ const FRAME_BYTES_MAX: u32 = 64 << 20;
 #[derive(Clone, Debug)]
 pub struct SnapshotFile {
     pub path: PathBuf,
+    /// Of a file that came in: removes it when nobody wants it any more and it was not put in its place.
+    pub _incoming: Option<Arc<Unwanted>>,
+}
+
+/// Removes a file when it is dropped, if it is still there.
+#[derive(Debug)]
+pub struct Unwanted(pub PathBuf);
+
+impl Drop for Unwanted {
+    fn drop(&mut self) {
+        // Not there: it was given its proper name. Else the next start removes it.
+        std::fs::remove_file(&self.0).ok();
+    }
 }
 
 /// Where a shard's snapshot lies.
@@ -61,6 +75,20 @@ impl SnapshotFolder {
         self.dir.join(format!("shard-{}.snap", self.shard))
     }
 
+    /// Removes the present file, if there is one.
+    pub fn remove(&self) -> Result<(), Error> {
+        match std::fs::remove_file(self.path()) {
+            Ok(()) => sync_dir(&self.dir),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(io(&self.path(), error)),
+        }
+    }
+
+    /// Where a snapshot that comes in is gathered: a name of its own, since an older one may still be read.
+    pub fn incoming(&self, number: u64) -> PathBuf {
+        self.dir.join(format!("shard-{}.in-{number}.tmp", self.shard))
+    }
+
     /// Bytes of the present file; 0 if there is none.
     pub fn bytes(&self) -> u64 {
         std::fs::metadata(self.path()).map_or(0, |meta| meta.len())
@@ -74,7 +102,7 @@ impl SnapshotFolder {
             return Ok(None);
         }
         match Reader::open(&path, self.shard) {
-            Ok(reader) => Ok(Some(Snapshot { meta: reader.meta, snapshot: SnapshotFile { path } })),
+            Ok(reader) => Ok(Some(Snapshot { meta: reader.meta, snapshot: SnapshotFile { path, _incoming: None } })),
             Err(error @ (Error::NewerFormat { .. } | Error::Storage(_))) => Err(error),
             Err(error) => {
                 tracing::error!(%error, "a snapshot file cannot be read");
@@ -97,7 +125,7 @@ pub fn build(overlay: &Overlay, mark: &Mark, folder: &SnapshotFolder) -> Result<
     std::fs::rename(&unfinished, &path).map_err(|error| io(&path, error))?;
     sync_dir(&folder.dir)?;
     verify(&path, overlay.shard)?;
-    Ok(Snapshot { meta, snapshot: SnapshotFile { path } })
+    Ok(Snapshot { meta, snapshot: SnapshotFile { path, _incoming: None } })
 }
 
 fn write(overlay: &Overlay, mark: &Mark, meta: &SnapshotMeta, path: &Path) -> Result<(), Error> {
@@ -155,6 +183,11 @@ fn write(overlay: &Overlay, mark: &Mark, meta: &SnapshotMeta, path: &Path) -> Re
         .and_then(|()| out.into_inner().map_err(|error| error.into_error()))
         .and_then(|file| file.sync_all())
         .map_err(|error| io(path, error))
+}
+
+/// What a snapshot file says it is.
+pub fn meta(path: &Path, shard: u32) -> Result<SnapshotMeta, Error> {
+    Reader::open(path, shard).map(|reader| reader.meta)
 }
 
 /// Reads a whole snapshot file and checks it.

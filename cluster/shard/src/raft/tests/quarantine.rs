@@ -21,7 +21,7 @@ async fn an_entry_of_a_newer_format_sets_its_grain_aside() {
     };
     let newer = Entry { format: 2, body: Some(Body::Turn(turn)) };
     for bytes in [newer.encode_to_vec(), b"\xff\xff no entry at all".to_vec(), vec![]] {
-        owner.shard.inner.raft.client_write(Proposal(Bytes::from(bytes))).await.unwrap();
+        owner.shard.inner.replica().unwrap().raft.client_write(Proposal(Bytes::from(bytes))).await.unwrap();
     }
     let check = async |owner: &Owner, revision| {
         assert!(matches!(owner.shard.grain(&grain("a")), Err(Error::Quarantined { .. })));

@@ -35,7 +35,12 @@ fn machine(store: &Arc<MemoryStore>, mark: Mark, log_end: Option<u64>) -> Machin
         overlay: Arc::new(Overlay::new(0, store.clone(), mark, bell, stop)),
         checkpoints: Arc::new(NoCheckpoints),
         folder: SnapshotFolder::new(Path::new("unused"), 0),
-        told: Told { term: watch::channel(0).0, outbox: watch::channel(0).0, counters: Arc::default() },
+        told: Told {
+            term: watch::channel(0).0,
+            outbox: watch::channel(0).0,
+            snapshots: watch::channel(0).0,
+            counters: Arc::default(),
+        },
         heads: Heads::default(),
         replay_until: log_end,
     }

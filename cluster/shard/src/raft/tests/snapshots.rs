@@ -19,7 +19,7 @@ pub async fn open_eager(dir: &Path, state: StateBackend) -> (Host, Owner) {
 /// Works until the log of the shard was let go up to somewhere behind `index`. A snapshot is due when the log since the
 /// last one is larger than that, so it takes more and more.
 pub async fn work_until_purged(owner: &Owner, seed: u64, index: Option<u64>) -> Option<u64> {
-    let metrics = owner.shard.inner.raft.metrics();
+    let metrics = owner.shard.inner.replica().unwrap().raft.metrics();
     for part in 0..500 {
         work(owner, 1_000 * seed + part, 10).await;
         let purged = metrics.borrow_watched().purged.map(|id| id.index);
@@ -88,7 +88,7 @@ async fn a_changed_snapshot_file_is_noticed_everywhere() {
     for revision in 0..100 {
         owner.commit("g", revision, puts([row(1, "a", [7; 40])])).await.unwrap();
     }
-    let purged = owner.shard.inner.raft.wait(Some(Duration::from_secs(30)));
+    let purged = owner.shard.inner.replica().unwrap().raft.wait(Some(Duration::from_secs(30)));
     purged.metrics(|m| m.purged.is_some(), "purged").await.unwrap();
     host.close().await.unwrap();
     let whole = std::fs::read(dir.path().join("snapshots/shard-0.snap")).unwrap();

@@ -39,7 +39,12 @@ impl StoreBuilder<TypeConfig, GroupLog, Machine, Guard> for Builder {
             overlay,
             checkpoints,
             folder: SnapshotFolder::new(&snapshots, 0),
-            told: Told { term: watch::channel(0).0, outbox: watch::channel(0).0, counters: Arc::default() },
+            told: Told {
+                term: watch::channel(0).0,
+                outbox: watch::channel(0).0,
+                snapshots: watch::channel(0).0,
+                counters: Arc::default(),
+            },
             heads: Heads::default(),
             replay_until: None,
         };
