@@ -16,6 +16,7 @@ mod answering;
 mod calls;
 mod error;
 mod exchange;
+mod gate;
 mod hello;
 mod judge;
 mod lane;

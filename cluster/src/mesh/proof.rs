@@ -23,6 +23,12 @@ impl Secret {
         hmac::sign(&self.0, &text(end, binding)).as_ref().to_vec()
     }
 
+    /// What ractor_cluster calls its cookie. Its handshake lets an observer guess at it, so it is not the secret itself.
+    pub(super) fn cookie(&self) -> String {
+        let cookie = hmac::sign(&self.0, b"granary gate");
+        cookie.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     pub(super) fn is_proven(&self, end: End, binding: &Binding, proof: &[u8]) -> bool {
         hmac::verify(&self.0, &text(end, binding), proof).is_ok()
     }

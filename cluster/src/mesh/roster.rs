@@ -13,7 +13,7 @@ use crate::peers::{Attached, PeerInfo};
 use granary_proto::peers::NodeIdentity;
 use parking_lot::Mutex;
 use shard::NodeId;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
@@ -33,6 +33,8 @@ const HEARSAY_DIALLED_FOR: Duration = Duration::from_secs(60);
 pub(super) struct Roster {
     entries: Mutex<BTreeMap<NodeId, Entry>>,
     attached: watch::Sender<Attached>,
+    /// Those that are attached by their gates.
+    gates: watch::Sender<Arc<BTreeSet<NodeId>>>,
     /// Counts what would be worth telling others.
     news: watch::Sender<u64>,
 }
@@ -68,7 +70,6 @@ pub(super) enum Admission {
 /// The ways to a node.
 #[derive(Clone)]
 pub(super) struct Ways {
-    pub boot: u64,
     pub wire: Option<Arc<Wire>>,
     pub gate: Option<Arc<dyn Line>>,
     pub permits: Arc<Permits>,
@@ -79,6 +80,7 @@ impl Default for Roster {
         Self {
             entries: Mutex::default(),
             attached: watch::Sender::new(Attached::default()),
+            gates: watch::Sender::default(),
             news: watch::Sender::new(0),
         }
     }
@@ -188,12 +190,7 @@ impl Roster {
     pub(super) fn ways(&self, node: NodeId) -> Option<Ways> {
         let entries = self.entries.lock();
         let entry = entries.get(&node)?;
-        Some(Ways {
-            boot: entry.identity.boot,
-            wire: entry.wire.clone(),
-            gate: entry.gate.clone(),
-            permits: entry.permits.clone(),
-        })
+        Some(Ways { wire: entry.wire.clone(), gate: entry.gate.clone(), permits: entry.permits.clone() })
     }
 
     pub(super) fn identity(&self, node: NodeId) -> Option<NodeIdentity> {
@@ -295,6 +292,10 @@ impl Roster {
         self.entries.lock().get(&node).is_some_and(Entry::is_attached)
     }
 
+    pub(super) fn gates(&self) -> watch::Receiver<Arc<BTreeSet<NodeId>>> {
+        self.gates.subscribe()
+    }
+
     pub(super) fn attached(&self) -> watch::Receiver<Attached> {
         self.attached.subscribe()
     }
@@ -316,14 +317,21 @@ impl Roster {
             .filter(|(_, entry)| entry.is_attached())
             .map(|(node, entry)| (*node, info(&entry.identity)))
             .collect();
-        self.attached.send_if_modified(|known| {
-            let is_new = **known != attached;
-            if is_new {
-                *known = Arc::new(attached);
-            }
-            is_new
-        });
+        let gates: BTreeSet<NodeId> =
+            entries.iter().filter(|(_, entry)| entry.gate.is_some()).map(|(node, _)| *node).collect();
+        tell(&self.attached, attached);
+        tell(&self.gates, gates);
     }
+}
+
+fn tell<T: PartialEq>(told: &watch::Sender<Arc<T>>, now: T) {
+    told.send_if_modified(|known| {
+        let is_new = **known != now;
+        if is_new {
+            *known = Arc::new(now);
+        }
+        is_new
+    });
 }
 
 #[cfg(test)]

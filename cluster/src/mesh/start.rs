@@ -2,6 +2,7 @@
 
 use super::answering::Answering;
 use super::calls::Calls;
+use super::gate::{Claim, Keeper};
 use super::me::Me;
 use super::options::{MeshOptions, PROTOCOL, SECRET_BYTES_MIN};
 use super::proof::Secret;
@@ -13,13 +14,15 @@ use super::shared::Shared;
 use super::snapshot::Snapshots;
 use super::socket::listen;
 use super::tls::Credentials;
-use super::{Error, RaftPipe, port, seeds};
+use super::{Carrier, Error, RaftPipe, port, seeds};
 use crate::peers::{Peers, Switchboard};
 use granary_proto::peers::NodeIdentity;
 use shard::NodeId;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -76,10 +79,11 @@ impl Mesh {
         check(&options, birth)?;
         let credentials = Arc::new(Credentials::new(options.tls.clone())?);
         let listener = listen(options.peer_listen).await?;
-        let wrong =
-            |error: std::io::Error| Error::Listen { address: options.peer_listen.to_string(), why: error.to_string() };
-        let peer = listener.local_addr().map_err(wrong)?;
-        let addresses = Addresses { peer, mesh: None };
+        let gate = gate_listener(&options).await?;
+        let addresses = Addresses {
+            peer: address(&listener, options.peer_listen)?,
+            mesh: gate.as_ref().map(|(_, listener)| address(listener, options.mesh_listen)).transpose()?,
+        };
         let shared = Arc::new(Shared {
             me: Me::new(identity(&options, birth, addresses)),
             roster: Roster::default(),
@@ -95,6 +99,9 @@ impl Mesh {
         });
         let snapshots = Arc::<Snapshots>::default();
         port::serve(&shared, &snapshots, listener);
+        if let Some((claim, listener)) = gate {
+            Keeper::start(&shared, listener, claim);
+        }
         seeds::keep(&shared, options.seeds);
         pipe.connect(Arc::new(Road { shared: shared.clone(), snapshots }));
         let peers = Arc::new(Calls::new(shared.clone()));
@@ -108,6 +115,11 @@ impl Mesh {
 
     pub fn peers(&self) -> Arc<dyn Peers> {
         self.peers.clone()
+    }
+
+    /// Those whose calls go over the gate; the other attached ones are called over gRPC.
+    pub fn gates(&self) -> watch::Receiver<Arc<BTreeSet<NodeId>>> {
+        self.shared.roster.gates()
     }
 
     /// Those that were heard of from themselves: attached now, or a short while ago.
@@ -152,6 +164,21 @@ impl Drop for Mesh {
         self.shared.stop.cancel();
         self.shared.roster.close();
     }
+}
+
+async fn gate_listener(options: &MeshOptions) -> Result<Option<(Claim, TcpListener)>, Error> {
+    if options.carrier == Carrier::Tonic {
+        return Ok(None);
+    }
+    let Some(claim) = Claim::take() else {
+        tracing::info!(name = options.name, "another node of this process has its gate; calls go over gRPC");
+        return Ok(None);
+    };
+    Ok(Some((claim, listen(options.mesh_listen).await?)))
+}
+
+fn address(listener: &TcpListener, wanted: SocketAddr) -> Result<SocketAddr, Error> {
+    listener.local_addr().map_err(|error| Error::Listen { address: wanted.to_string(), why: error.to_string() })
 }
 
 fn check(options: &MeshOptions, birth: Birth) -> Result<(), Error> {

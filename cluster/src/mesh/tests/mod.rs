@@ -1,6 +1,8 @@
 //! Several meshes in one process, over real sockets; Raft's end is a stand-in.
 
 mod calls;
+mod child;
+mod gates;
 mod nodes;
 mod peers;
 mod raft;

@@ -128,6 +128,12 @@ impl Node {
         self.until("attached", |attached| attached.keys().eq(&ids)).await;
     }
 
+    pub(crate) async fn has_gates(&self, ids: &[NodeId]) {
+        let mut gates = self.mesh.gates();
+        let ids = ids.iter().copied().collect();
+        soon("the gates", gates.wait_for(|gates| **gates == ids)).await.expect("the mesh lives");
+    }
+
     pub(crate) async fn call(
         &self,
         to: &Node,
