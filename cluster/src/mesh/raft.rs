@@ -23,11 +23,31 @@ pub(super) trait Receiver: Send {
 }
 
 impl RaftTarget for shard::Host {
-    fn request(&self, _: NodeId, _: RaftFrame) -> BoxFuture<'static, Result<Bytes, LinkError>> {
-        Box::pin(std::future::ready(Err(LinkError::Refused("no replicas yet".into()))))
+    fn request(&self, from: NodeId, frame: RaftFrame) -> BoxFuture<'static, Result<Bytes, LinkError>> {
+        let host = self.clone();
+        Box::pin(async move { host.raft_request(from, frame).await })
     }
 
-    fn receive(&self, _: NodeId, _: ShardId, _: Bytes) -> BoxFuture<'static, Result<Box<dyn Receiver>, LinkError>> {
-        Box::pin(std::future::ready(Err(LinkError::Refused("no replicas yet".into()))))
+    fn receive(
+        &self,
+        from: NodeId,
+        shard: ShardId,
+        head: Bytes,
+    ) -> BoxFuture<'static, Result<Box<dyn Receiver>, LinkError>> {
+        let host = self.clone();
+        Box::pin(async move {
+            let receiver = host.receive_snapshot(from, shard, head).await?;
+            Ok(Box::new(receiver) as Box<dyn Receiver>)
+        })
+    }
+}
+
+impl Receiver for shard::SnapshotReceiver {
+    fn write(&mut self, chunk: Bytes) -> BoxFuture<'_, Result<(), LinkError>> {
+        Box::pin(shard::SnapshotReceiver::write(self, chunk))
+    }
+
+    fn finish(self: Box<Self>) -> BoxFuture<'static, Result<Bytes, LinkError>> {
+        Box::pin(shard::SnapshotReceiver::finish(*self))
     }
 }

@@ -178,18 +178,21 @@ impl PeerService for Echo {
     }
 }
 
+/// A snapshot's head and its file.
+pub(crate) type Whole = (Bytes, Vec<u8>);
+
 /// Answers each request with sender and body; shard 1 is not hosted, shard 2 never answers, shard 3 panics.
 #[derive(Default)]
 pub(crate) struct StandIn {
     pub arrived: Notify,
-    pub snapshots: Arc<Mutex<Vec<(Bytes, Vec<u8>)>>>,
+    pub snapshots: Arc<Mutex<Vec<Whole>>>,
     pub dropped: Arc<Notify>,
 }
 
 pub(crate) struct Taken {
     head: Bytes,
     bytes: Vec<u8>,
-    arrived: Arc<Mutex<Vec<(Bytes, Vec<u8>)>>>,
+    arrived: Arc<Mutex<Vec<Whole>>>,
     dropped: Arc<Notify>,
 }
 
