@@ -3,6 +3,7 @@
 
 pub mod api;
 pub mod artifacts;
+pub mod certs;
 pub mod config;
 pub mod grpc;
 pub mod http;

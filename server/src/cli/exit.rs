@@ -87,7 +87,7 @@ impl From<granary::worker::Error> for Failure {
     fn from(error: granary::worker::Error) -> Self {
         use granary::worker::Error;
         match &error {
-            Error::Config { .. } | Error::Address { .. } => Failure::usage(error.to_string()),
+            Error::Config { .. } | Error::Address { .. } | Error::NoAddress => Failure::usage(error.to_string()),
             Error::State { .. } | Error::StateInUse(_) | Error::Refused(_) => Failure::no("worker", error.to_string()),
         }
     }

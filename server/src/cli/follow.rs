@@ -85,6 +85,7 @@ impl Follow {
                     }
                     Seen::Stopped => return Ok(Exit::Waiting),
                     Seen::Broken(status) => {
+                        client.elsewhere();
                         pause_or_give_up(status, &mut away_since, stop).await?;
                         break;
                     }

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod client;
+mod cluster;
 mod definitions;
 mod dev;
 mod document;
@@ -10,9 +11,11 @@ mod events;
 mod exit;
 mod follow;
 mod human;
+mod node;
 mod out;
 mod run;
 mod runs;
+mod servers;
 mod signals;
 mod style;
 mod table;
@@ -41,9 +44,11 @@ pub struct Cli {
 
 #[derive(clap::Args, Clone, Debug)]
 pub struct Common {
-    /// Address of a silo, e.g. http://127.0.0.1:7420
-    #[arg(long, global = true, env = "GRANARY_SERVER", value_name = "URL")]
-    pub server: Option<String>,
+    /// Address of a silo, e.g. http://127.0.0.1:7420; several with commas, or given more than once
+    ///
+    /// Any silo of a cluster takes any call. With several, a call that one cannot answer goes to the next.
+    #[arg(long, global = true, env = "GRANARY_SERVER", value_name = "URL", value_delimiter = ',')]
+    pub server: Vec<String>,
     /// Whose runs; each tenant sees only its own. By default `default`.
     ///
     /// A worker takes its file's tenant if none is named here.
@@ -64,6 +69,10 @@ pub enum Format {
 pub enum Command {
     Run(run::RunArgs),
     Dev(dev::DevArgs),
+    Node(node::NodeArgs),
+    /// The cluster: try one out, look at it, change it
+    #[command(subcommand)]
+    Cluster(cluster::ClusterCommand),
     Validate(validate::ValidateArgs),
     /// Workflow definitions: load, list
     #[command(subcommand)]
@@ -85,7 +94,7 @@ impl Command {
     pub fn default_log(&self) -> &'static str {
         match self {
             Command::Dev(args) if args.quiet => "warn",
-            Command::Dev(_) | Command::Worker(_) => "info",
+            Command::Dev(_) | Command::Node(_) | Command::Worker(_) => "info",
             Command::Run(_) => "error",
             _ => "warn",
         }
@@ -98,6 +107,8 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
     match cli.command {
         Command::Run(args) => run::run(&common, args).await,
         Command::Dev(args) => dev::run(&common, args).await,
+        Command::Node(args) => node::run(args).await,
+        Command::Cluster(command) => cluster::run(&common, command).await,
         Command::Validate(args) => validate::run(&common, &args),
         Command::Definitions(command) => definitions::run(&common, command).await,
         Command::Runs(command) => runs::run(&common, command).await,
@@ -108,8 +119,9 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
 }
 
 impl Common {
-    pub fn url(&self) -> &str {
-        self.server.as_deref().unwrap_or(DEFAULT_SERVER)
+    /// Where to ask, in order; at least one.
+    pub fn servers(&self) -> Vec<String> {
+        if self.server.is_empty() { vec![DEFAULT_SERVER.to_owned()] } else { self.server.clone() }
     }
 
     pub fn tenant(&self) -> &str {
@@ -152,6 +164,19 @@ mod tests {
     fn common_arguments_may_stand_behind_the_command() {
         let cli = Cli::try_parse_from(["granary", "runs", "list", "--server", "http://h:1", "--format", "json"])
             .expect("parses");
-        assert_eq!((cli.common.url(), cli.common.is_json()), ("http://h:1", true));
+        assert_eq!((cli.common.servers(), cli.common.is_json()), (vec!["http://h:1".to_owned()], true));
+    }
+
+    #[test]
+    fn several_servers_are_given_with_commas_or_one_by_one() {
+        for line in [
+            &["granary", "runs", "list", "--server", "http://a:1,http://b:2"][..],
+            &["granary", "runs", "list", "--server", "http://a:1", "--server", "http://b:2"],
+        ] {
+            let cli = Cli::try_parse_from(line).expect("parses");
+            assert_eq!(cli.common.servers(), ["http://a:1", "http://b:2"]);
+        }
+        let cli = Cli::try_parse_from(["granary", "runs", "list"]).expect("parses");
+        assert_eq!(cli.common.servers(), [DEFAULT_SERVER]);
     }
 }

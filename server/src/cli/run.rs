@@ -65,17 +65,17 @@ pub async fn run(common: &Common, args: RunArgs) -> Result<Exit, Failure> {
     let documents = Document::read(&args.file)?.with_callees()?;
     let document = documents.last().expect("a document comes with itself");
     let input = args.input.as_deref().map(read_json).transpose()?;
-    let worker_file = match (&args.worker, &common.server) {
+    let worker_file = match (&args.worker, common.server.is_empty()) {
         (Some(file), _) => Some(file.clone()),
         // Somebody else's server has its own workers, unless one is named.
-        (None, Some(_)) => None,
-        (None, None) => document.worker_file(),
+        (None, false) => None,
+        (None, true) => document.worker_file(),
     };
     let stop = signals::stop();
-    let node = if common.server.is_none() { Some(start_node(&args.data).await?) } else { None };
-    let url = node.as_ref().map_or_else(|| common.url().to_owned(), Node::url);
-    let working = work(common, &args, worker_file.as_deref(), &url)?;
-    let outcome = follow_run(common, &args, &documents, document, input, &url, &stop).await;
+    let node = if common.server.is_empty() { Some(start_node(&args.data).await?) } else { None };
+    let servers = node.as_ref().map_or_else(|| common.servers(), |node| vec![node.url()]);
+    let working = work(common, &args, worker_file.as_deref(), &servers)?;
+    let outcome = follow_run(common, &args, &documents, document, input, &servers, &stop).await;
     if let Some((worker, stop_worker)) = working {
         stop_worker.cancel();
         match worker.await {
@@ -99,10 +99,10 @@ async fn start_node(data: &Path) -> Result<Node, Failure> {
 
 type Working = (tokio::task::JoinHandle<Result<(), Failure>>, CancellationToken);
 
-fn work(common: &Common, args: &RunArgs, file: Option<&Path>, url: &str) -> Result<Option<Working>, Failure> {
+fn work(common: &Common, args: &RunArgs, file: Option<&Path>, servers: &[String]) -> Result<Option<Working>, Failure> {
     let Some(file) = file else { return Ok(None) };
     let overrides = Overrides {
-        server: Some(url.to_owned()),
+        servers: servers.to_vec(),
         // Another tenant's worker would never be asked.
         tenant: Some(common.tenant().to_owned()),
         // Beside the data, so that a kill of everything is a kill of one folder's world.
@@ -121,10 +121,10 @@ async fn follow_run(
     documents: &[Document],
     document: &Document,
     input: Option<granary_proto::wire::Json>,
-    url: &str,
+    servers: &[String],
     stop: &CancellationToken,
 ) -> Result<Exit, Failure> {
-    let client = Client::connect_to(url, common.tenant()).await?;
+    let client = Client::connect_to(servers, common.tenant()).await?;
     let run_id = args.run_id.unwrap_or_else(Uuid::now_v7).to_string();
     let style = Style::of_stdout();
     if !common.is_json() {
@@ -255,8 +255,8 @@ fn again(common: &Common, args: &RunArgs, run_id: &str) -> String {
     if let Some(worker) = &args.worker {
         line.push_str(&format!(" --worker {}", worker.display()));
     }
-    if let Some(server) = &common.server {
-        line.push_str(&format!(" --server {server}"));
+    if !common.server.is_empty() {
+        line.push_str(&format!(" --server {}", common.server.join(",")));
     }
     line
 }

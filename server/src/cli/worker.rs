@@ -27,7 +27,7 @@ pub struct WorkerArgs {
 
 pub async fn run(common: &Common, args: WorkerArgs) -> Result<Exit, Failure> {
     let overrides = Overrides {
-        server: common.server.clone(),
+        servers: common.server.clone(),
         tenant: common.tenant.clone(),
         capacity: args.capacity,
         state: args.state,
@@ -42,7 +42,8 @@ pub async fn run(common: &Common, args: WorkerArgs) -> Result<Exit, Failure> {
 /// What comes before the worker file's own words.
 #[derive(Default)]
 pub struct Overrides {
-    pub server: Option<String>,
+    /// Empty = what the file says.
+    pub servers: Vec<String>,
     pub tenant: Option<String>,
     pub capacity: Option<u32>,
     pub state: Option<PathBuf>,
@@ -52,7 +53,10 @@ pub struct Overrides {
 pub fn make(file: &Path, overrides: Overrides) -> Result<Worker, Failure> {
     let config = config::read(file, &|name| std::env::var(name).ok())?;
     let options = WorkerOptions {
-        server: overrides.server.or(config.server).unwrap_or_else(|| super::DEFAULT_SERVER.to_owned()),
+        servers: [overrides.servers, config.servers, vec![super::DEFAULT_SERVER.to_owned()]]
+            .into_iter()
+            .find(|servers| !servers.is_empty())
+            .unwrap_or_default(),
         tenant: overrides.tenant.or(config.tenant).unwrap_or_else(|| DEFAULT_TENANT.to_owned()),
         capacity: overrides.capacity.unwrap_or(config.capacity),
         drain: overrides.drain.unwrap_or(config.drain),

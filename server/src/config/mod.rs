@@ -4,10 +4,12 @@
 //! at the start that names the key and where it stood. The keys of `workflows.engine`, `policy` and `log` are
 //! taken over while the process runs when the file changes; all others need a restart.
 
+mod cluster;
 mod load;
 mod model;
 mod watch;
 
+pub use cluster::{CarrierKind, ClusterConfig, SECRET_BYTES_MIN, TlsConfig, read};
 pub use load::{Error, Source, load};
 pub use model::{
     Config, Endpoint, EngineConfig, LimitsConfig, PolicyConfig, RetentionConfig, RunControlMode, StateKind,

@@ -1,5 +1,6 @@
 //! The keys, their types and defaults.
 
+use super::ClusterConfig;
 use grain_contract::limits;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -23,6 +24,7 @@ pub struct Config {
     /// A `tracing` filter, e.g. `info,cluster=debug`; empty = what fits the command. `GRANARY_LOG` comes before it. Reloadable.
     pub log: String,
     pub store: StoreConfig,
+    pub cluster: ClusterConfig,
     pub workflows: WorkflowsConfig,
     pub policy: PolicyConfig,
     pub retention: RetentionConfig,
@@ -136,6 +138,7 @@ impl Default for Config {
             drain_seconds: 20,
             log: String::new(),
             store: StoreConfig::default(),
+            cluster: ClusterConfig::default(),
             workflows: WorkflowsConfig::default(),
             policy: PolicyConfig::default(),
             retention: RetentionConfig::default(),
@@ -186,6 +189,7 @@ impl Config {
                 return Err(format!("Expected {key} between {least} and {most}, but found {found}"));
             }
         }
+        self.cluster.check(&self.name)?;
         crate::telemetry::check(&self.log).map_err(|why| format!("at log: {why}"))?;
         if engine.condition_language != "jsonlogic" {
             return Err(format!(

@@ -36,7 +36,8 @@ const ALWAYS_VISIBLE: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "
 
 /// A worker file, read and checked.
 pub struct WorkerConfig {
-    pub server: Option<String>,
+    /// Empty = not said.
+    pub servers: Vec<String>,
     pub tenant: Option<String>,
     pub capacity: u32,
     pub state: Option<PathBuf>,
@@ -48,7 +49,8 @@ pub struct WorkerConfig {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct File {
-    server: Option<String>,
+    #[serde(default)]
+    server: Servers,
     tenant: Option<String>,
     capacity: Option<u32>,
     state: Option<PathBuf>,
@@ -90,6 +92,29 @@ struct HttpEntry {
     retryable: Option<Vec<u16>>,
     uncertain: Option<Vec<u16>>,
     tries: Option<u32>,
+}
+
+/// One address, several with commas, or a list.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Servers {
+    Text(String),
+    List(Vec<String>),
+}
+
+impl Default for Servers {
+    fn default() -> Self {
+        Self::List(Vec::new())
+    }
+}
+
+impl Servers {
+    fn list(self) -> Vec<String> {
+        match self {
+            Self::Text(text) => text.split(',').map(|url| url.trim().to_owned()).filter(|url| !url.is_empty()).collect(),
+            Self::List(list) => list,
+        }
+    }
 }
 
 /// `90s`, `2m`, `1.5h`, or a number of seconds.
@@ -136,7 +161,7 @@ fn parse(text: &str, folder: &Path, variable: &dyn Fn(&str) -> Option<String>) -
         return Err("Expected at least one entry under agents or tools, but found none.".to_owned());
     }
     Ok(WorkerConfig {
-        server: file.server,
+        servers: file.server.list(),
         tenant: file.tenant,
         capacity,
         state: file.state.map(|state| folder.join(state)),
@@ -322,6 +347,17 @@ tools:
         let queues: Vec<(&str, bool)> = config.handlers.iter().map(|(q, h)| (q.as_str(), h.is_idempotent())).collect();
         assert_eq!(queues, [("agent:a", true), ("tool:e", false), ("tool:h", true)]);
         assert_eq!((config.capacity, config.drain), (2, Duration::from_secs(60)));
+        assert!(config.servers.is_empty());
+    }
+
+    #[test]
+    fn servers_are_one_or_several() {
+        for (text, wanted) in
+            [("http://a:1", &["http://a:1"][..]), ("http://a:1, http://b:2", &["http://a:1", "http://b:2"]), ("[x, y]", &["x", "y"])]
+        {
+            let config = parsed(&format!("server: {}\ntools: {{ e: {{ echo: true }} }}", if text.starts_with('[') { text.to_owned() } else { format!("'{text}'") }));
+            assert_eq!(config.map(|config| config.servers).expect("reads"), wanted, "{text}");
+        }
     }
 
     #[test]

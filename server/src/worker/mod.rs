@@ -30,6 +30,8 @@ pub enum Error {
     Config { file: String, message: String },
     #[error("Expected a server address like http://127.0.0.1:7420, but found {url:?}: {source}")]
     Address { url: String, source: tonic::transport::Error },
+    #[error("Expected at least one server address, but found none")]
+    NoAddress,
     #[error("worker state folder {folder}: {source}")]
     State { folder: String, source: std::io::Error },
     #[error("Expected that no other worker uses the state folder {0}, but one does")]

@@ -27,8 +27,8 @@ const FINISHED: usize = 256;
 
 #[derive(Clone, Debug)]
 pub struct WorkerOptions {
-    /// e.g. `http://127.0.0.1:7420`
-    pub server: String,
+    /// e.g. `http://127.0.0.1:7420`; at least one. When a session is lost the next one is asked.
+    pub servers: Vec<String>,
     pub tenant: String,
     /// Attempts held at once.
     pub capacity: u32,
@@ -100,17 +100,22 @@ impl Worker {
     /// # Errors
     /// A wrong address; a server that refuses this worker for good. A lost connection is no error: it is made again.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), Error> {
-        let channel = session::channel(&self.options)?;
+        let channels = session::channels(&self.options)?;
+        let mut silos = (0..channels.len()).cycle();
+        // `channels` refuses to give none.
+        let mut at = silos.next().unwrap_or_default();
         self.recall()?;
         let mut backoff = Backoff::new();
         let mut drain_until: Option<Instant> = None;
         loop {
-            let (ended, was_open) = Session::new(&mut self, &stop, &mut drain_until).run(channel.clone()).await;
+            let (ended, was_open) = Session::new(&mut self, &stop, &mut drain_until).run(channels[at].clone()).await;
             match ended {
                 Ended::Drained => return Ok(()),
                 Ended::Refused(why) => return Err(Error::Refused(why)),
-                Ended::Lost(why) => tracing::warn!(server = %self.options.server, "no session with the silo: {why}"),
+                Ended::Lost(why) => tracing::warn!(server = %self.options.servers[at], "no session with the silo: {why}"),
             }
+            // It brings along what it holds, so any silo will do.
+            at = silos.next().unwrap_or_default();
             if was_open {
                 backoff.reset();
             }

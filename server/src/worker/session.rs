@@ -70,15 +70,23 @@ enum Next {
     DrainOver,
 }
 
-pub fn channel(options: &WorkerOptions) -> Result<Channel, Error> {
-    let address = |source| Error::Address { url: options.server.clone(), source };
-    let endpoint = Endpoint::from_shared(options.server.clone()).map_err(address)?;
+/// One a server; none is dialled before it is needed.
+pub fn channels(options: &WorkerOptions) -> Result<Vec<Channel>, Error> {
+    if options.servers.is_empty() {
+        return Err(Error::NoAddress);
+    }
+    options.servers.iter().map(|server| channel(server)).collect()
+}
+
+fn channel(server: &str) -> Result<Channel, Error> {
+    let address = |source| Error::Address { url: server.to_owned(), source };
+    let endpoint = Endpoint::from_shared(server.to_owned()).map_err(address)?;
     // A silo whose packets vanish shall be noticed well before the leases run out.
     Ok(endpoint
         .connect_timeout(Duration::from_secs(5))
         .tcp_nodelay(true)
-        .http2_keep_alive_interval(Duration::from_secs(10))
-        .keep_alive_timeout(Duration::from_secs(5))
+        .http2_keep_alive_interval(Duration::from_secs(3))
+        .keep_alive_timeout(Duration::from_secs(2))
         .keep_alive_while_idle(true)
         .connect_lazy())
 }
