@@ -9,7 +9,8 @@ use std::time::Duration;
     name = "loadtest",
     about = "Load on a Granary server with 6 Tool steps in a row, and the proof afterwards",
     after_help = "Examples:\n  loadtest --rate 50 --duration 60s\n  loadtest --concurrency 256 --runs 20000 --format json\n  \
-                  loadtest --concurrency 256 --runs 30000 --kill-server-at 25000\n\nExit codes: 0 every run ended once and every \
+                  loadtest --concurrency 256 --runs 30000 --kill-server-at 25000\n  \
+                  loadtest --nodes 3 --rate 50 --duration 60s --kill-node-at 1500\n\nExit codes: 0 every run ended once and every \
                   step was done once; 1 not so; 2 the test could not be made."
 )]
 pub struct Args {
@@ -29,16 +30,19 @@ pub struct Args {
     #[arg(long, default_value_t = 20_000)]
     pub runs: u64,
 
-    /// Use this server instead of starting one; its CPU and memory are not measured then.
-    #[arg(long)]
-    pub server: Option<String>,
+    /// Use these servers instead of starting one; several with commas. Their CPU and memory are not measured then.
+    #[arg(long, value_delimiter = ',')]
+    pub server: Vec<String>,
+    /// Start a cluster of so many silos on this machine instead of one server.
+    #[arg(long, conflicts_with_all = ["server", "kill_server_at"], value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub nodes: Option<u32>,
     /// The granary binary; by default the one beside this program.
     #[arg(long)]
     pub granary: Option<PathBuf>,
-    /// Data folder of the server that is started; by default a new one that is removed at the end.
+    /// Data folder of the server or cluster that is started; by default a new one that is removed at the end.
     #[arg(long)]
     pub data: Option<PathBuf>,
-    /// More arguments for `granary dev`, separated by blanks, e.g. "--store fjall".
+    /// More arguments for `granary dev` or `granary cluster up`, separated by blanks, e.g. "--store fjall" or "--respawn".
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     pub server_args: String,
 
@@ -60,6 +64,25 @@ pub struct Args {
     #[arg(long, conflicts_with = "server")]
     pub kill_server_at: Option<u64>,
 
+    /// SIGKILL a silo of the cluster when this many runs have ended.
+    #[arg(long, requires = "nodes")]
+    pub kill_node_at: Option<u64>,
+    /// SIGTERM a silo of the cluster when this many runs have ended.
+    #[arg(long, requires = "nodes")]
+    pub term_node_at: Option<u64>,
+    /// Freeze a silo of the cluster (SIGSTOP) when this many runs have ended, for `--freeze-for`.
+    #[arg(long, requires = "nodes")]
+    pub freeze_node_at: Option<u64>,
+    #[arg(long, default_value = "20s", value_parser = duration)]
+    pub freeze_for: Duration,
+    /// Which silo the faults are for, e.g. node-2; by default the one that leads most shards then.
+    #[arg(long, requires = "nodes")]
+    pub node: Option<String>,
+    /// A call that has no answer after this time is made again, at the next server if there is one; by default 2 s with several
+    /// servers, else 20 s.
+    #[arg(long, value_parser = duration)]
+    pub call_timeout: Option<Duration>,
+
     /// Give up after this time: what has not ended by then counts as lost.
     #[arg(long, default_value = "15m", value_parser = duration)]
     pub deadline: Duration,
@@ -79,8 +102,8 @@ pub enum Command {
 
 #[derive(ClapArgs, Debug)]
 pub struct WorkerArgs {
-    #[arg(long)]
-    pub server: String,
+    #[arg(long, value_delimiter = ',', required = true)]
+    pub server: Vec<String>,
     #[arg(long)]
     pub queue: String,
     #[arg(long)]
@@ -151,5 +174,8 @@ mod tests {
         assert!(matches!(parse("loadtest --concurrency 2").expect("parses").mode(), Ok(Mode::Closed { .. })));
         assert!(parse("loadtest").expect("parses").mode().is_err());
         assert!(parse("loadtest --rate 50 --concurrency 2").is_err());
+        assert!(parse("loadtest --rate 50 --kill-node-at 3").is_err(), "there is no cluster");
+        assert!(parse("loadtest --rate 50 --nodes 3 --kill-server-at 3").is_err());
+        assert_eq!(parse("loadtest --rate 1 --server http://a:1,http://b:2").expect("parses").server.len(), 2);
     }
 }

@@ -1,11 +1,12 @@
 //! Starts runs: on a schedule (open loop) or so many at a time (closed loop).
 
 use crate::ledger::{End, Ledger};
-use crate::server_link::{Link, until_answered};
+use crate::server_link::Link;
 use crate::workload::Workload;
 use granary_proto::v1;
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -14,6 +15,28 @@ use uuid::Uuid;
 /// Runs that the open loop lets lie unanswered before it says that it cannot keep up.
 const OPEN_LOOP_IN_FLIGHT_MAX: usize = 100_000;
 
+/// Failed tries, by what they failed with.
+#[derive(Default)]
+pub struct Retries(Mutex<BTreeMap<String, u64>>);
+
+impl Retries {
+    fn add(&self, failed: &[tonic::Code]) {
+        if failed.is_empty() {
+            return;
+        }
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.iter().for_each(|code| *counts.entry(format!("{code:?}")).or_default() += 1);
+    }
+
+    pub fn forget(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    pub fn by_code(&self) -> BTreeMap<String, u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 #[derive(Clone)]
 pub struct Driver {
     pub link: Link,
@@ -21,7 +44,7 @@ pub struct Driver {
     pub workload: Arc<Workload>,
     pub release_id: Arc<str>,
     /// Tries of a submission that failed and were made again.
-    pub retries: Arc<AtomicU64>,
+    pub retries: Arc<Retries>,
     /// False while no new run may be started (the server was killed and has not caught up).
     pub gate: watch::Receiver<bool>,
 }
@@ -38,18 +61,15 @@ impl Driver {
             input: Some(self.workload.input.clone()),
             ..Default::default()
         };
-        let mut client = self.link.run_control(number);
-        let (answer, failed) = until_answered(|| {
-            let (mut client, request) = (client.clone(), request.clone());
-            async move { client.submit_run(request).await }
-        })
-        .await;
-        if failed > 0 {
-            self.retries.fetch_add(failed, Ordering::Relaxed);
-            // A fresh handle for whoever comes next costs nothing; the channel reconnects by itself.
-            client = self.link.run_control(number);
-        }
-        drop(client);
+        // Each try at the next server: under its own id the run is started once, wherever it is asked for.
+        let (answer, failed) = self
+            .link
+            .until_answered(|attempt| {
+                let (mut client, request) = (self.link.run_control(number + attempt), request.clone());
+                async move { client.submit_run(request).await }
+            })
+            .await;
+        self.retries.add(&failed);
         if let Err(status) = answer {
             self.ledger.refuse(run, format!("{:?}: {}", status.code(), status.message()));
             return None;

@@ -14,13 +14,13 @@ const RECONNECT: Duration = Duration::from_millis(50);
 
 const TYPES: [&str; 3] = ["workflow-run-completed", "workflow-run-failed", "workflow-run-cancelled"];
 
-/// Reads until it is aborted. After a loss of the server it goes on behind the last event it saw.
+/// Reads until it is aborted. After a loss of the server it goes on at the next one, behind the last event it saw.
 pub async fn follow(link: Link, ledger: Arc<Ledger>) {
     let mut cursor: Option<String> = None;
-    loop {
+    for server in 0.. {
         // While the server is away this is tried again; the deadline of the whole test bounds the tries. Anything else
         // is worth a word, since each new subscription costs the runs that end meanwhile some waiting.
-        if let Err(status) = read(&link, &ledger, &mut cursor).await
+        if let Err(status) = read(&link, server, &ledger, &mut cursor).await
             && status.code() != tonic::Code::Unavailable
         {
             eprintln!("subscription ended: {status}");
@@ -29,7 +29,7 @@ pub async fn follow(link: Link, ledger: Arc<Ledger>) {
     }
 }
 
-async fn read(link: &Link, ledger: &Ledger, cursor: &mut Option<String>) -> Result<(), tonic::Status> {
+async fn read(link: &Link, server: u64, ledger: &Ledger, cursor: &mut Option<String>) -> Result<(), tonic::Status> {
     // Kept open and silent: a subscription without a name has nothing to acknowledge.
     let (requests, outgoing) = mpsc::channel(1);
     let subscribe = v1::Subscribe {
@@ -41,7 +41,7 @@ async fn read(link: &Link, ledger: &Ledger, cursor: &mut Option<String>) -> Resu
     let subscribe = v1::subscribe_events_request::Request::Subscribe(subscribe);
     // There is room: the channel is new.
     let _ = requests.try_send(v1::SubscribeEventsRequest { request: Some(subscribe) });
-    let mut stream = link.engine().subscribe_events(ReceiverStream::new(outgoing)).await?.into_inner();
+    let mut stream = link.engine(server).subscribe_events(ReceiverStream::new(outgoing)).await?.into_inner();
     while let Some(response) = stream.message().await? {
         let now = Instant::now();
         for event in &response.events {

@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
@@ -32,6 +32,7 @@ struct Books {
     latency: Histogram<u64>,
     measured: u64,
     last_end: Option<Instant>,
+    gaps: Gaps,
     milestone: Option<(u64, oneshot::Sender<()>)>,
     drained: Vec<(HashSet<Uuid>, oneshot::Sender<()>)>,
 }
@@ -59,6 +60,33 @@ pub struct Summary {
     pub latency: Histogram<u64>,
     pub measured: u64,
     pub last_end: Option<Instant>,
+    pub gaps: Gaps,
+}
+
+/// Times in which no run ended although some were open.
+#[derive(Clone, Default)]
+pub struct Gaps {
+    last: Option<Instant>,
+    /// Over the whole load.
+    pub longest: Duration,
+    /// The longest since each fault.
+    pub since_faults: Vec<Duration>,
+}
+
+impl Gaps {
+    fn end(&mut self, now: Instant) {
+        let gap = self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        self.longest = self.longest.max(gap);
+        if let Some(since) = self.since_faults.last_mut() {
+            *since = gap.max(*since);
+        }
+        self.last = Some(now);
+    }
+
+    fn fault(&mut self, now: Instant) {
+        self.end(now);
+        self.since_faults.push(Duration::ZERO);
+    }
 }
 
 impl Ledger {
@@ -74,6 +102,7 @@ impl Ledger {
                 latency,
                 measured: 0,
                 last_end: None,
+                gaps: Gaps::default(),
                 milestone: None,
                 drained: Vec::new(),
             }),
@@ -118,10 +147,16 @@ impl Ledger {
             books.latency.saturating_record(micros.max(1));
             books.measured += 1;
             books.last_end = Some(now);
+            books.gaps.end(now);
         }
         // The driver may have given up on it.
         let _ = open.done.send(end);
         books.tell_waiters(run);
+    }
+
+    /// A fault begins now: the time until the next end counts from here, and the longest gap anew.
+    pub fn begin_gap(&self, now: Instant) {
+        self.books().gaps.fault(now);
     }
 
     pub fn in_flight(&self) -> Vec<Uuid> {
@@ -169,6 +204,7 @@ impl Ledger {
             latency: books.latency.clone(),
             measured: books.measured,
             last_end: books.last_end,
+            gaps: books.gaps.clone(),
         }
     }
 
@@ -206,7 +242,7 @@ mod tests {
         let ledger = Ledger::new();
         let (run, start) = (Uuid::from_u128(1), Instant::now());
         let mut done = ledger.open(run, start, true);
-        ledger.end(run, "e1", End::Completed, start + std::time::Duration::from_millis(250));
+        ledger.end(run, "e1", End::Completed, start + Duration::from_millis(250));
         assert_eq!(done.try_recv(), Ok(End::Completed));
         let summary = ledger.summary();
         assert_eq!((summary.not_completed.len(), summary.measured), (0, 1));
@@ -231,6 +267,20 @@ mod tests {
         let ledger = Ledger::new();
         ledger.end(Uuid::from_u128(9), "e", End::Completed, Instant::now());
         assert!(ledger.summary().started.is_empty());
+    }
+
+    #[test]
+    fn gaps_are_counted_over_all_and_since_a_fault() {
+        let (ledger, start) = (Ledger::new(), Instant::now());
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let _open: Vec<_> = (1..=4).map(|n| ledger.open(Uuid::from_u128(n), start, true)).collect();
+        ledger.end(Uuid::from_u128(1), "1", End::Completed, at(100));
+        ledger.end(Uuid::from_u128(2), "2", End::Completed, at(5_100));
+        ledger.begin_gap(at(5_200));
+        ledger.end(Uuid::from_u128(3), "3", End::Completed, at(6_000));
+        ledger.end(Uuid::from_u128(4), "4", End::Completed, at(6_300));
+        let gaps = ledger.summary().gaps;
+        assert_eq!((gaps.longest.as_millis(), gaps.since_faults), (5_000, vec![Duration::from_millis(800)]));
     }
 
     #[test]

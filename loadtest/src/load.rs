@@ -1,42 +1,43 @@
 //! The test from beginning to end: start, warm up, load, (kill,) measure, prove, stop.
 
 use crate::args::{Args, Format, Mode};
+use crate::cluster::Cluster;
 use crate::drive::Driver;
 use crate::ledger::{Ledger, Summary};
 use crate::processes::{self, Server, Worker};
 use crate::proof::{self, Mismatch, Proof};
-use crate::report::{Cpu, Latency, Memory, ProofReport, Recovery, Report};
-use crate::server_link::{Link, until_answered};
+use crate::report::{Cpu, FaultReport, Latency, Memory, ProofReport, Recovery, Report, Stall};
+use crate::server_link::Link;
 use crate::usage::{self, Usage};
 use crate::workload::Workload;
-use crate::{events, workload};
+use crate::{events, faults, workload};
 use anyhow::Context;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// The first run proves that definition, worker and subscription work together.
 const FIRST_RUN_MAX: Duration = Duration::from_secs(30);
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
+/// How long a single call may take, with one server and with several.
+const CALL_ONE: Duration = Duration::from_secs(20);
+const CALL_MANY: Duration = Duration::from_secs(2);
 /// Runs at a time while warming up.
 const WARM_UP_CONCURRENCY: usize = 8;
 
 pub async fn run(args: &Args) -> anyhow::Result<Report> {
     let mode = args.mode()?;
-    let mut server = match &args.server {
-        Some(_) => None,
-        None => Some(Server::start(args).await?),
-    };
-    let url = args.server.clone().or_else(|| server.as_ref().map(|s| s.url.clone())).expect("one of the two is there");
-    let link = Link::new(&url)?;
-    match &mut server {
-        Some(server) => server.ready(&link).await?,
-        None => processes::ready(&link).await?,
+    let mut target = Target::start(args).await?;
+    let urls = target.urls(args);
+    let call_timeout = args.call_timeout.unwrap_or(if urls.len() > 1 { CALL_MANY } else { CALL_ONE });
+    let link = Link::new(&urls, call_timeout)?;
+    match &mut target {
+        Target::One(server) => server.ready(&link).await?,
+        Target::Outside | Target::Many(_) => processes::ready(&link).await?,
     }
     let workload = Arc::new(Workload::new(args.steps, args.payload));
     let release_id = load_definition(&link, &workload).await?;
-    let worker = Worker::start(&url, args.capacity)?;
+    let worker = Worker::start(&urls, args.capacity)?;
     let ledger = Arc::new(Ledger::new());
     let subscription = tokio::spawn(events::follow(link.clone(), ledger.clone()));
     let (gate, gate_seen) = watch::channel(true);
@@ -45,15 +46,15 @@ pub async fn run(args: &Args) -> anyhow::Result<Report> {
         ledger: ledger.clone(),
         workload: workload.clone(),
         release_id: release_id.into(),
-        retries: Arc::new(AtomicU64::new(0)),
+        retries: Arc::default(),
         gate: gate_seen,
     };
 
     warm_up(&driver, args.warm_up).await?;
-    driver.retries.store(0, Ordering::Relaxed);
+    driver.retries.forget();
     let progress = (!args.quiet && args.format == Format::Text).then(|| tokio::spawn(progress(ledger.clone())));
 
-    let before = Meter::read(server.as_ref(), &worker);
+    let before = Meter::read(&target, &worker);
     let start = Instant::now();
     let deadline = start + args.deadline;
     let load = async {
@@ -65,19 +66,29 @@ pub async fn run(args: &Args) -> anyhow::Result<Report> {
             }
         }
     };
-    let kill = async {
-        match (args.kill_server_at, &mut server) {
-            (Some(after), Some(server)) => kill_and_restart(server, &link, &ledger, &gate, after).await.map(Some),
-            _ => Ok(None),
+    let faults = faults::wanted(args);
+    let harm = async {
+        match &mut target {
+            Target::One(server) => match args.kill_server_at {
+                Some(after) => {
+                    kill_and_restart(server, &link, &ledger, &gate, after).await.map(|it| (Some(it), Vec::new()))
+                }
+                None => Ok((None, Vec::new())),
+            },
+            Target::Many(cluster) => {
+                let done = faults::inject(&faults, args.node.as_deref(), cluster, &link, &ledger).await?;
+                Ok((None, done))
+            }
+            Target::Outside => Ok((None, Vec::new())),
         }
     };
     // What does not end by the deadline is not waited for; it stays open in the ledger and is reported as lost.
-    let (left_out, recovery) = match tokio::time::timeout_at(deadline.into(), async { tokio::join!(load, kill) }).await
-    {
-        Ok((left_out, recovery)) => (left_out, recovery?),
-        Err(_) => (0, None),
-    };
-    let after = Meter::read(server.as_ref(), &worker);
+    let (left_out, (recovery, faults)) =
+        match tokio::time::timeout_at(deadline.into(), async { tokio::join!(load, harm) }).await {
+            Ok((left_out, harm)) => (left_out, harm?),
+            Err(_) => (0, (None, Vec::new())),
+        };
+    let after = Meter::read(&target, &worker);
     let summary = ledger.summary();
     if let Some(progress) = progress {
         progress.abort();
@@ -88,13 +99,12 @@ pub async fn run(args: &Args) -> anyhow::Result<Report> {
     let proof_seconds = proof_start.elapsed().as_secs_f64();
     subscription.abort();
     worker.stop().await;
-    let measured_server = server.is_some();
-    if let Some(server) = server {
-        server.stop().await;
-    }
+    let measured_server = !matches!(target, Target::Outside);
+    target.stop().await;
 
     let seconds = summary.last_end.map_or(0.0, |end| end.duration_since(start).as_secs_f64());
     let steps = summary.measured as f64 * f64::from(args.steps);
+    let retries = driver.retries.by_code();
     Ok(Report {
         load: match mode {
             Mode::Open { rate, duration } => format!("open {rate}/s for {} s", duration.as_secs_f64()),
@@ -110,7 +120,12 @@ pub async fn run(args: &Args) -> anyhow::Result<Report> {
         latency_ms: Latency::of(&summary.latency),
         cpu_seconds_per_1000_steps: (measured_server && steps > 0.0).then(|| after.cpu_since(&before, steps / 1_000.0)),
         memory_mb: measured_server.then(|| after.memory()),
-        submission_retries: driver.retries.load(Ordering::Relaxed),
+        submission_retries: retries.values().sum(),
+        failed_tries: retries,
+        nodes: args.nodes,
+        longest_gap_ms: millis(summary.gaps.longest),
+        stall_ms: Stall::of(&proof.stalls_ms),
+        faults: faults.iter().enumerate().map(|(n, done)| fault_report(n, done, &summary, start)).collect(),
         left_out,
         redelivered_events: summary.redelivered,
         recovery,
@@ -120,11 +135,12 @@ pub async fn run(args: &Args) -> anyhow::Result<Report> {
 
 async fn load_definition(link: &Link, workload: &Workload) -> anyhow::Result<String> {
     let request = workload.load_request();
-    let (answer, _) = until_answered(|| {
-        let (mut engine, request) = (link.engine(), request.clone());
-        async move { engine.load_workflow_definition(request).await }
-    })
-    .await;
+    let (answer, _) = link
+        .until_answered(|attempt| {
+            let (mut engine, request) = (link.engine(attempt), request.clone());
+            async move { engine.load_workflow_definition(request).await }
+        })
+        .await;
     let answer = answer.context("the definition could not be loaded")?;
     let version = answer.version.filter(|_| answer.loaded);
     version.map(|v| v.release_id).with_context(|| format!("the definition was refused: {:?}", answer.findings))
@@ -213,6 +229,65 @@ fn proof_report(proof: Proof, summary: &Summary, seconds: f64) -> ProofReport {
     }
 }
 
+fn fault_report(n: usize, done: &faults::Done, summary: &Summary, start: Instant) -> FaultReport {
+    FaultReport {
+        what: done.fault.kind.name(),
+        node: done.node.clone(),
+        leads: done.leads,
+        after_runs: done.fault.after_runs,
+        at_seconds: done.at.duration_since(start).as_secs_f64(),
+        longest_gap_ms: summary.gaps.since_faults.get(n).copied().map_or(0.0, millis),
+    }
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1_000.0
+}
+
+/// What the load is for.
+enum Target {
+    /// Servers of somebody else's.
+    Outside,
+    One(Server),
+    Many(Cluster),
+}
+
+impl Target {
+    async fn start(args: &Args) -> anyhow::Result<Self> {
+        if !args.server.is_empty() {
+            return Ok(Self::Outside);
+        }
+        let Some(nodes) = args.nodes else { return Server::start(args).await.map(Self::One) };
+        let program = processes::granary_binary(args).await?;
+        let more: Vec<String> = args.server_args.split_whitespace().map(str::to_owned).collect();
+        Cluster::start(&program, nodes, args.data.as_deref(), &more).await.map(Self::Many)
+    }
+
+    fn urls(&self, args: &Args) -> Vec<String> {
+        match self {
+            Self::Outside => args.server.clone(),
+            Self::One(server) => vec![server.url.clone()],
+            Self::Many(cluster) => cluster.urls(),
+        }
+    }
+
+    fn usage(&self) -> Usage {
+        match self {
+            Self::Outside => Usage::default(),
+            Self::One(server) => server.usage(),
+            Self::Many(cluster) => cluster.usage(),
+        }
+    }
+
+    async fn stop(self) {
+        match self {
+            Self::Outside => {}
+            Self::One(server) => server.stop().await,
+            Self::Many(cluster) => cluster.stop().await,
+        }
+    }
+}
+
 /// The three processes at one moment.
 struct Meter {
     server: Usage,
@@ -221,9 +296,9 @@ struct Meter {
 }
 
 impl Meter {
-    fn read(server: Option<&Server>, worker: &Worker) -> Self {
+    fn read(target: &Target, worker: &Worker) -> Self {
         Self {
-            server: server.map(Server::usage).unwrap_or_default(),
+            server: target.usage(),
             worker: worker.usage(),
             client: usage::of(std::process::id()).unwrap_or_default(),
         }

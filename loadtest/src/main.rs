@@ -1,12 +1,14 @@
 //! Load on a Granary server, and the proof afterwards.
 //!
-//! Three processes, so that their costs stay apart: the server, a worker that echoes (this program again, with the hidden
+//! Three processes, so that their costs stay apart: the server (or a cluster of several), a worker that echoes (this program again, with the hidden
 //! subcommand `worker`), and this client. Latency counts from the moment a run was *meant* to start; a client that falls
 //! behind therefore shows up in the figures instead of hiding in them.
 
 mod args;
+mod cluster;
 mod drive;
 mod events;
+mod faults;
 mod ledger;
 mod load;
 mod processes;

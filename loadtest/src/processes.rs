@@ -1,7 +1,7 @@
 //! The server and the worker as processes of their own.
 
 use crate::args::Args;
-use crate::server_link::{Link, until_answered};
+use crate::server_link::Link;
 use crate::usage::{self, Usage};
 use crate::workload::QUEUE;
 use anyhow::Context;
@@ -121,15 +121,15 @@ impl ServerCommand {
 }
 
 pub async fn ready(link: &Link) -> anyhow::Result<()> {
-    let list = || {
-        let mut engine = link.engine();
+    let list = |attempt| {
+        let mut engine = link.engine(attempt);
         async move {
             engine
                 .list_workflow_definitions(v1::ListWorkflowDefinitionsRequest { page_size: 1, ..Default::default() })
                 .await
         }
     };
-    let (answer, _) = tokio::time::timeout(READY_MAX, until_answered(list))
+    let (answer, _) = tokio::time::timeout(READY_MAX, link.until_answered(list))
         .await
         .with_context(|| format!("the server gave no answer within {} s", READY_MAX.as_secs()))?;
     answer.context("the server does not answer as a Granary server does")?;
@@ -141,9 +141,9 @@ pub struct Worker {
 }
 
 impl Worker {
-    pub fn start(server: &str, capacity: u32) -> anyhow::Result<Self> {
+    pub fn start(servers: &[String], capacity: u32) -> anyhow::Result<Self> {
         let child = Command::new(std::env::current_exe()?)
-            .args(["worker", "--server", server, "--queue", QUEUE, "--capacity", &capacity.to_string()])
+            .args(["worker", "--server", &servers.join(","), "--queue", QUEUE, "--capacity", &capacity.to_string()])
             // Its end of the pipe closes with us, however we end, and the worker ends with it.
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -163,7 +163,7 @@ impl Worker {
 }
 
 /// The binary beside this program. Under `cargo run` it is built if it is not there, since the newcomer typed one command.
-async fn granary_binary(args: &Args) -> anyhow::Result<PathBuf> {
+pub async fn granary_binary(args: &Args) -> anyhow::Result<PathBuf> {
     if let Some(path) = &args.granary {
         return Ok(path.clone());
     }

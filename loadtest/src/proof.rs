@@ -1,7 +1,7 @@
 //! The proof: the journal of every run that was started says that it ended exactly once and that every step was done exactly
 //! once. The latencies of a server that loses or doubles work are of no interest.
 
-use crate::server_link::{Link, until_answered};
+use crate::server_link::Link;
 use futures::StreamExt;
 use granary_proto::v1;
 use serde::Serialize;
@@ -25,6 +25,8 @@ pub struct Mismatch {
 pub struct Proof {
     pub runs: u64,
     pub entries: u64,
+    /// Of each run, the longest time between two entries of its journal: how long it stood still. Milliseconds.
+    pub stalls_ms: Vec<u64>,
     pub mismatches: Vec<Mismatch>,
 }
 
@@ -38,6 +40,7 @@ pub async fn read(link: &Link, runs: &[Uuid], steps: &[String]) -> Proof {
         let found = match journal {
             Ok(entries) => {
                 proof.entries += entries.len() as u64;
+                proof.stalls_ms.push(longest_stall_ms(&entries));
                 check(&entries, steps)
             }
             Err(error) => vec![format!("the journal cannot be read: {error}")],
@@ -48,16 +51,16 @@ pub async fn read(link: &Link, runs: &[Uuid], steps: &[String]) -> Proof {
 }
 
 async fn journal(link: &Link, n: u64, run: Uuid) -> Result<Vec<v1::JournalEntry>, String> {
-    let client = link.run_control(n);
     let mut entries = Vec::new();
     let mut after = 0;
     for _ in 0..PAGES_MAX {
         let request = v1::ReadJournalRequest { run_id: run.to_string(), after, page_size: PAGE };
-        let (page, _) = until_answered(|| {
-            let (mut client, request) = (client.clone(), request.clone());
-            async move { client.read_journal(request).await }
-        })
-        .await;
+        let (page, _) = link
+            .until_answered(|attempt| {
+                let (mut client, request) = (link.run_control(n + attempt), request.clone());
+                async move { client.read_journal(request).await }
+            })
+            .await;
         let page = page.map_err(|status| format!("{:?}: {}", status.code(), status.message()))?;
         let read = page.entries.len();
         entries.extend(page.entries);
@@ -67,6 +70,11 @@ async fn journal(link: &Link, n: u64, run: Uuid) -> Result<Vec<v1::JournalEntry>
         after = page.next_after;
     }
     Err(format!("it has more than {PAGES_MAX} pages"))
+}
+
+fn longest_stall_ms(entries: &[v1::JournalEntry]) -> u64 {
+    let times: Vec<i64> = entries.iter().filter_map(|entry| Some(entry.at.as_ref()?.millis())).collect();
+    times.windows(2).map(|pair| pair[1].saturating_sub(pair[0]).max(0).unsigned_abs()).max().unwrap_or(0)
 }
 
 /// Everything that is wrong with one journal.
@@ -130,6 +138,16 @@ mod tests {
     #[test]
     fn a_good_journal_has_nothing_wrong() {
         assert_eq!(check(&journal_of(&GOOD), &["s1".to_owned()]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_longest_stall_is_between_two_entries() {
+        let mut entries = journal_of(&GOOD);
+        for (entry, ms) in entries.iter_mut().zip([1_000, 1_010, 3_010, 3_020]) {
+            entry.at = Some(granary_proto::wire::Timestamp::from_millis(ms));
+        }
+        assert_eq!(longest_stall_ms(&entries), 2_000);
+        assert_eq!(longest_stall_ms(&entries[..1]), 0);
     }
 
     /// [L3] The proof after the run finds each way a journal can be wrong.

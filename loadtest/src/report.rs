@@ -3,6 +3,7 @@
 use crate::proof::Mismatch;
 use hdrhistogram::Histogram;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Run ids that are printed of each kind of fault.
@@ -26,12 +27,46 @@ pub struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_mb: Option<Memory>,
     pub submission_retries: u64,
+    /// The same by what they failed with. Each was made again and succeeded, or is among the refused of the proof.
+    pub failed_tries: BTreeMap<String, u64>,
+    /// Silos of the cluster that was started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<u32>,
+    /// Longest time in which no run ended at all.
+    pub longest_gap_ms: f64,
+    pub stall_ms: Stall,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<FaultReport>,
     /// Open loop: runs that were due while too many were unanswered.
     pub left_out: u64,
     pub redelivered_events: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
     pub proof: ProofReport,
+}
+
+/// How long single runs stood still: of each run the longest time between two entries of its journal.
+#[derive(Serialize, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Stall {
+    pub p50: u64,
+    pub p99: u64,
+    pub max: u64,
+    /// Runs that stood still for longer than half a second.
+    pub above_half_a_second: u64,
+}
+
+#[derive(Serialize, Debug, Default)]
+#[serde(rename_all = "camelCase")]
+pub struct FaultReport {
+    pub what: String,
+    pub node: String,
+    /// Shards that it led.
+    pub leads: u32,
+    pub after_runs: u64,
+    pub at_seconds: f64,
+    /// Longest time in which no run ended, from the fault to the next one or the end.
+    pub longest_gap_ms: f64,
 }
 
 #[derive(Serialize, Debug, Default)]
@@ -84,6 +119,19 @@ pub struct ProofReport {
     pub not_completed: Vec<String>,
     pub ended_twice: Vec<String>,
     pub refused: Vec<Mismatch>,
+}
+
+impl Stall {
+    pub fn of(stalls: &[u64]) -> Self {
+        let mut sorted = stalls.to_vec();
+        sorted.sort_unstable();
+        let at = |share: f64| {
+            let last = sorted.len().saturating_sub(1);
+            sorted.get((last as f64 * share).round() as usize).copied().unwrap_or(0)
+        };
+        let above = sorted.len() - sorted.partition_point(|ms| *ms <= 500);
+        Self { p50: at(0.5), p99: at(0.99), max: at(1.0), above_half_a_second: above as u64 }
+    }
 }
 
 impl Latency {
@@ -159,6 +207,23 @@ impl Report {
                 r.killed_after_runs, r.in_flight, r.first_answer_ms, r.all_complete_ms
             )?;
         }
+        for f in &self.faults {
+            writeln!(
+                out,
+                "fault       {} of {} (leading {}) after {} runs, {:.1} s: longest time without an end {:.0} ms",
+                f.what, f.node, f.leads, f.after_runs, f.at_seconds, f.longest_gap_ms
+            )?;
+        }
+        let s = &self.stall_ms;
+        writeln!(
+            out,
+            "stood still at most {:.0} ms with no run ending; one run: p50 {} ms   p99 {} ms   max {} ms   ({} above 500 ms)",
+            self.longest_gap_ms, s.p50, s.p99, s.max, s.above_half_a_second
+        )?;
+        let failed: Vec<String> = self.failed_tries.iter().map(|(code, n)| format!("{code} {n}")).collect();
+        if !failed.is_empty() {
+            writeln!(out, "tries       failed and made again: {}", failed.join(", "))?;
+        }
         writeln!(
             out,
             "besides     {} submissions tried again, {} events redelivered, {} starts left out",
@@ -201,6 +266,13 @@ mod tests {
         assert!(report.is_good());
         report.proof.lost.push("r".to_owned());
         assert!(!report.is_good() && report.as_text().contains("never ended: 1 (r)"));
+    }
+
+    #[test]
+    fn stalls_are_summed_up() {
+        let stalls: Vec<u64> = (1..=100).map(|n| n * 10).collect();
+        assert_eq!(Stall::of(&stalls), Stall { p50: 510, p99: 990, max: 1_000, above_half_a_second: 50 });
+        assert_eq!(Stall::of(&[]), Stall::default());
     }
 
     #[test]

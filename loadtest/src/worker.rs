@@ -29,25 +29,35 @@ struct Echo {
 
 /// Works until standard input closes: the parent holds its other end, so the worker never outlives it.
 pub async fn run(args: &WorkerArgs) -> anyhow::Result<()> {
-    let mut echo = Echo {
-        worker_id: Uuid::new_v4().to_string(),
-        queue: args.queue.clone(),
-        capacity: args.capacity,
-        unreported: HashMap::new(),
-    };
-    let channel = endpoint(&args.server)?.connect_lazy();
-    let work = async {
-        loop {
-            // Whatever ended the session, the answer is to open the next one.
-            let _ = echo.session(channel.clone()).await;
-            tokio::time::sleep(RECONNECT).await;
+    let channels = args.server.iter().map(|url| session_channel(url)).collect::<anyhow::Result<Vec<_>>>()?;
+    let sessions = u32::try_from(channels.len())?;
+    // One a server, so that work and the way to it are spread; each goes to the next server when it loses its own.
+    let work = (0..channels.len()).map(|first| {
+        let mut echo = Echo {
+            worker_id: Uuid::new_v4().to_string(),
+            queue: args.queue.clone(),
+            capacity: (args.capacity / sessions).max(1),
+            unreported: HashMap::new(),
+        };
+        let channels = channels.clone();
+        async move {
+            for channel in channels.iter().cycle().skip(first) {
+                // Whatever ended the session, the answer is to open the next one.
+                let _ = echo.session(channel.clone()).await;
+                tokio::time::sleep(RECONNECT).await;
+            }
         }
-    };
+    });
     tokio::select! {
-        () = work => {}
+        _ = futures::future::join_all(work) => {}
         _ = parent_is_gone() => {}
     }
     Ok(())
+}
+
+/// A silo that has nothing to do says nothing, and so does a frozen one: they are told apart by pings.
+fn session_channel(url: &str) -> anyhow::Result<tonic::transport::Channel> {
+    Ok(endpoint(url)?.keep_alive_while_idle(true).connect_lazy())
 }
 
 async fn parent_is_gone() {

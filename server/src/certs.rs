@@ -4,8 +4,8 @@
 //! and nobody but the authority's keeper can add one. Nothing that is there is ever written over: an authority in the folder is
 //! used again, which is how a silo is added later.
 
-use jiff::civil::Date;
 use jiff::ToSpan as _;
+use jiff::civil::Date;
 use rand::RngExt as _;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -126,9 +126,8 @@ impl Authority {
     }
 
     fn read(cert: &Path, key: &Path) -> Result<Self, Error> {
-        let text = |path: &Path| {
-            std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })
-        };
+        let text =
+            |path: &Path| std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source });
         let wrong = |path: &Path| {
             let what = path.display().to_string();
             move |source| Error::Certificate { what, source }

@@ -14,9 +14,10 @@ static ORIGIN: OnceLock<Origin> = OnceLock::new();
 
 /// Libraries that talk about themselves, and how much of it is heard at most unless a filter names them. Each start of a shard
 /// is an election, and openraft has much to say about each.
-const TALKATIVE: [(&str, LevelFilter); 4] = [
+const TALKATIVE: [(&str, LevelFilter); 5] = [
     ("openraft", LevelFilter::ERROR),
     ("ractor", LevelFilter::WARN),
+    ("ractor_cluster", LevelFilter::ERROR),
     ("sled", LevelFilter::WARN),
     ("opentelemetry", LevelFilter::WARN),
 ];
@@ -99,18 +100,23 @@ mod tests {
     /// [P5]
     #[test]
     fn the_environment_comes_before_the_configuration_and_that_before_the_command() {
-        let quiet = "openraft=error,ractor=warn,sled=warn,opentelemetry=warn";
+        let quiet = "openraft=error,ractor=warn,ractor_cluster=error,sled=warn,opentelemetry=warn";
         let cases = [
             (Some("debug"), "warn", "info", "debug".to_owned()),
             (None, "", "info", format!("{quiet},info")),
             (None, "debug", "info", format!("{quiet},debug")),
             (None, "debug,openraft=debug", "info", format!("{quiet},debug,openraft=debug")),
-            (None, "", "error", "openraft=error,ractor=error,sled=error,opentelemetry=error,error".to_owned()),
+            (
+                None,
+                "",
+                "error",
+                "openraft=error,ractor=error,ractor_cluster=error,sled=error,opentelemetry=error,error".to_owned(),
+            ),
             (
                 None,
                 "cluster=debug",
                 "info",
-                "openraft=off,ractor=off,sled=off,opentelemetry=off,cluster=debug".to_owned(),
+                "openraft=off,ractor=off,ractor_cluster=off,sled=off,opentelemetry=off,cluster=debug".to_owned(),
             ),
         ];
         for (environment, configured, default, wanted) in cases {

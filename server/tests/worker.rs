@@ -523,7 +523,8 @@ async fn a_refused_worker_ends() {
     let url = format!("http://{}", listener.local_addr().expect("address"));
     let server = tonic::transport::Server::builder().add_service(WorkersServer::new(Refusing));
     tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
-    let options = WorkerOptions { servers: vec![url], tenant: "t1".to_owned(), capacity: 1, drain: Duration::from_secs(1) };
+    let options =
+        WorkerOptions { servers: vec![url], tenant: "t1".to_owned(), capacity: 1, drain: Duration::from_secs(1) };
     let worker = Worker::new(options).serve("tool:t", |work: Work| async move { Outcome::Succeeded(work.input) });
     let error = soon(worker.run(CancellationToken::new())).await.expect_err("refused");
     assert_eq!(error.to_string(), "the server refuses this worker: Expected queues, but found none.");

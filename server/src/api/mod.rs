@@ -5,6 +5,7 @@
 
 pub mod approvals;
 pub mod check;
+pub mod cluster;
 pub mod definitions;
 pub mod events;
 pub mod facts;
@@ -17,13 +18,13 @@ use crate::config::{Live, RunControlMode};
 use crate::journal_client::JournalClient;
 use crate::library::Library;
 use crate::tenant::Caller;
-use cluster::{Request, Silo};
+use ::cluster::{Membership, Request, Silo};
 use grain_contract::{Code, GrainId, GrainKind, Method, Rejection, Row, TenantId};
 use grains::kinds::methods;
 use granary_proto::storage;
 use parking_lot::Mutex;
 use prost::Message;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use uuid::Uuid;
 
@@ -40,6 +41,8 @@ pub(crate) struct Inner {
     pub journal: Option<JournalClient>,
     pub streams: Arc<Semaphore>,
     pub sessions: Arc<Semaphore>,
+    /// Set once the node belongs to its cluster.
+    pub membership: OnceLock<Membership>,
     pub recent_approvals: Mutex<approvals::Recent>,
     /// True once the node stops: streams end so that the server can.
     pub stopping: watch::Receiver<bool>,
@@ -62,6 +65,7 @@ impl Api {
                 journal,
                 streams: Arc::new(Semaphore::new(limits.streams)),
                 sessions: Arc::new(Semaphore::new(limits.worker_sessions)),
+                membership: OnceLock::new(),
                 recent_approvals: Mutex::new(approvals::Recent::default()),
                 stopping,
             }),

@@ -1,10 +1,8 @@
 //! `granary dev`: one silo with everything embedded, as a server.
 
 use super::out::say;
-use super::{Common, Exit, Failure, signals};
+use super::{Common, Exit, Failure, serve};
 use granary::config::{self, Config, Source};
-use granary::node::Granary;
-use granary::telemetry;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -46,21 +44,14 @@ pub async fn run(_common: &Common, args: DevArgs) -> Result<Exit, Failure> {
     if let Some(store) = args.store {
         config.store.state = store;
     }
-    telemetry::configured(&config.log).map_err(Failure::usage)?;
-    let data = config.store.data_dir.clone();
-    let stop = signals::stop();
-    let starting = Granary::start_from(config, args.config.is_some().then_some(source));
-    let node = starting
-        .await
-        .map_err(|error| Failure::usage(format!("The silo on {} did not start: {error:#}", data.display())))?;
-    if !args.quiet {
-        say!(
-            "granary dev: {url} (gRPC and HTTP), data in {}\ntry: granary run FILE --server {url}   |   ctrl-C stops it",
-            data.display(),
-            url = node.url()
-        );
-    }
-    stop.cancelled().await;
-    node.shutdown().await.map_err(|error| Failure::no("internal", format!("{error:#}")))?;
-    Ok(Exit::Good)
+    let data = config.store.data_dir.display().to_string();
+    serve::serve(config, args.config.is_some().then_some(source), |node| {
+        if !args.quiet {
+            say!(
+                "granary dev: {url} (gRPC and HTTP), data in {data}\ntry: granary run FILE --server {url}   |   ctrl-C stops it",
+                url = node.url()
+            );
+        }
+    })
+    .await
 }

@@ -19,6 +19,8 @@ pub enum Exit {
     Cancelled = 4,
     /// The run has not ended: it waits for a decision, or nobody watches any more.
     Waiting = 5,
+    /// The cluster does not take this silo.
+    Refused = 6,
 }
 
 impl Exit {

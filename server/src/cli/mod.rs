@@ -15,6 +15,7 @@ mod node;
 mod out;
 mod run;
 mod runs;
+mod serve;
 mod servers;
 mod signals;
 mod style;
@@ -31,7 +32,7 @@ pub const DEFAULT_SERVER: &str = "http://127.0.0.1:7420";
 
 const EXIT_CODES: &str = "Exit codes: 0 done, the run completed; 1 the run failed, or the answer is no; 2 wrong usage or bad input; 3 the \
                           server cannot be reached; 4 the run was cancelled; 5 the run has not ended (it waits, or nobody watches any \
-                          more).";
+                          more); 6 the cluster does not take this silo.";
 
 #[derive(Parser, Debug)]
 #[command(name = "granary", version, about = "Durable workflow runs on silos of grains", after_help = EXIT_CODES)]

@@ -56,8 +56,10 @@ pub enum Unconnected {
 impl Servers {
     /// Connects to the first one that is there; the others are connected to when they are needed.
     pub async fn connect(urls: &[String]) -> Result<Self, Unconnected> {
-        let endpoints =
-            urls.iter().map(|url| endpoint(url).ok_or_else(|| Unconnected::Address(url.clone()))).collect::<Result<Vec<_>, _>>()?;
+        let endpoints = urls
+            .iter()
+            .map(|url| endpoint(url).ok_or_else(|| Unconnected::Address(url.clone())))
+            .collect::<Result<Vec<_>, _>>()?;
         let mut why = "no address".to_owned();
         for (at, endpoint) in endpoints.iter().enumerate() {
             match endpoint.connect().await {
@@ -161,10 +163,13 @@ async fn collected(response: http::Response<Body>) -> Answer {
     let collected = body.collect().await?;
     let trailers = collected.trailers().cloned();
     let body = Full::new(collected.to_bytes());
-    Ok(http::Response::from_parts(parts, match trailers {
-        Some(trailers) => Body::new(body.with_trailers(std::future::ready(Some(Ok(trailers))))),
-        None => Body::new(body),
-    }))
+    Ok(http::Response::from_parts(
+        parts,
+        match trailers {
+            Some(trailers) => Body::new(body.with_trailers(std::future::ready(Some(Ok(trailers))))),
+            None => Body::new(body),
+        },
+    ))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -219,8 +224,10 @@ mod tests {
             (&[("grpc-status", "8"), (RETRY_AFTER, "250")], Verdict::Later(Duration::from_millis(250))),
         ];
         for (headers, wanted) in cases {
-            let map: HeaderMap =
-                headers.iter().map(|(k, v)| ((*k).parse::<http::HeaderName>().expect("name"), v.parse().expect("value"))).collect();
+            let map: HeaderMap = headers
+                .iter()
+                .map(|(k, v)| ((*k).parse::<http::HeaderName>().expect("name"), v.parse().expect("value")))
+                .collect();
             assert_eq!(verdict_of(&map), wanted, "{headers:?}");
         }
         assert_eq!(verdict(&Err("gone".into())), Verdict::Elsewhere);
@@ -229,9 +236,8 @@ mod tests {
     /// Two calls that fail at the same server move on by one server, not by two.
     #[tokio::test]
     async fn a_server_is_left_once() {
-        let channels = ["http://127.0.0.1:1", "http://127.0.0.1:2", "http://127.0.0.1:3"].map(|url| {
-            endpoint(url).expect("address").connect_lazy()
-        });
+        let channels = ["http://127.0.0.1:1", "http://127.0.0.1:2", "http://127.0.0.1:3"]
+            .map(|url| endpoint(url).expect("address").connect_lazy());
         let inner = Inner { channels: channels.to_vec(), current: AtomicUsize::new(0) };
         let servers = Servers { inner: Arc::new(inner) };
         servers.leave(0);

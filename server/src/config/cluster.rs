@@ -152,7 +152,9 @@ impl ClusterConfig {
         }
         for (key, path) in self.files() {
             if path.as_os_str().is_empty() {
-                return Err(format!("Expected {key} to name a file, but found none (granary cluster certs makes them)"));
+                return Err(format!(
+                    "Expected {key} to name a file, but found none (granary cluster certs makes them)"
+                ));
             }
         }
         Ok(())
@@ -240,12 +242,16 @@ impl ClusterConfig {
 ///
 /// # Errors
 /// Names key and file.
-pub fn read(key: &str, path: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|e| format!("Expected {key} to name a file that can be read, but {}: {e}", path.display()))
+fn read(key: &str, path: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(path)
+        .map_err(|e| format!("Expected {key} to name a file that can be read, but {}: {e}", path.display()))
 }
 
-/// Names are parts of certificates and of DNS names.
-fn check_name(key: &str, name: &str) -> Result<(), String> {
+/// A name that a silo can have: a part of certificates and of DNS names.
+///
+/// # Errors
+/// Names `key` and what was found.
+pub fn check_name(key: &str, name: &str) -> Result<(), String> {
     let fine = (1..=NAME_BYTES_MAX).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'.'))
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())

@@ -9,7 +9,7 @@ mod load;
 mod model;
 mod watch;
 
-pub use cluster::{CarrierKind, ClusterConfig, SECRET_BYTES_MIN, TlsConfig, read};
+pub use cluster::{CarrierKind, ClusterConfig, SECRET_BYTES_MIN, TlsConfig, check_name};
 pub use load::{Error, Source, load};
 pub use model::{
     Config, Endpoint, EngineConfig, LimitsConfig, PolicyConfig, RetentionConfig, RunControlMode, StateKind,

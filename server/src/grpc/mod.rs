@@ -1,5 +1,6 @@
 //! The gRPC skin: one file a service. Every service has the same message limits (FR-190).
 
+mod cluster;
 mod engine;
 mod run_control;
 pub mod status;
@@ -8,6 +9,7 @@ mod workers;
 use crate::api::Api;
 use crate::tenant::Caller;
 use grain_contract::limits::MESSAGE_BYTES_MAX;
+use granary_proto::v1::cluster_server::ClusterServer;
 use granary_proto::v1::run_control_server::RunControlServer;
 use granary_proto::v1::workers_server::WorkersServer;
 use granary_proto::v1::workflow_engine_server::WorkflowEngineServer;
@@ -33,6 +35,9 @@ pub fn routes(api: &Api) -> anyhow::Result<Routes> {
     let workers = WorkersServer::new(workers::WorkerService(api.clone()))
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    let cluster = ClusterServer::new(cluster::Cluster(api.clone()))
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(granary_proto::DESCRIPTORS)
@@ -43,6 +48,7 @@ pub fn routes(api: &Api) -> anyhow::Result<Routes> {
     Ok(Routes::new(engine)
         .add_service(run_control)
         .add_service(workers)
+        .add_service(cluster)
         .add_service(health)
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?))
@@ -51,7 +57,7 @@ pub fn routes(api: &Api) -> anyhow::Result<Routes> {
 /// Keeps the standard health service in step with the silo, until the node stops: then nothing is served any more.
 async fn report_health(api: Api, reporter: tonic_health::server::HealthReporter) {
     loop {
-        let status = if api.silo().health().ready { ServingStatus::Serving } else { ServingStatus::NotServing };
+        let status = if api.health().ready { ServingStatus::Serving } else { ServingStatus::NotServing };
         set_health(&reporter, status).await;
         tokio::select! {
             () = tokio::time::sleep(HEALTH_EVERY) => {}
@@ -62,7 +68,8 @@ async fn report_health(api: Api, reporter: tonic_health::server::HealthReporter)
 }
 
 async fn set_health(reporter: &tonic_health::server::HealthReporter, status: ServingStatus) {
-    const SERVICES: [&str; 4] = ["", "granary.v1.WorkflowEngine", "granary.v1.RunControl", "granary.v1.Workers"];
+    const SERVICES: [&str; 5] =
+        ["", "granary.v1.WorkflowEngine", "granary.v1.RunControl", "granary.v1.Workers", "granary.v1.Cluster"];
     for service in SERVICES {
         reporter.set_service_status(service, status).await;
     }

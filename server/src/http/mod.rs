@@ -3,6 +3,7 @@
 
 mod approvals;
 mod body;
+mod cluster;
 mod definitions;
 mod events;
 mod health;
@@ -64,7 +65,7 @@ pub enum Takes {
 
 /// All operations, in the order of the documentation.
 pub fn routes() -> Vec<Route> {
-    [definitions::routes(), runs::routes(), approvals::routes(), events::routes(), health::routes()]
+    [definitions::routes(), runs::routes(), approvals::routes(), events::routes(), cluster::routes(), health::routes()]
         .into_iter()
         .flatten()
         .collect()

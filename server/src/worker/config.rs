@@ -111,7 +111,9 @@ impl Default for Servers {
 impl Servers {
     fn list(self) -> Vec<String> {
         match self {
-            Self::Text(text) => text.split(',').map(|url| url.trim().to_owned()).filter(|url| !url.is_empty()).collect(),
+            Self::Text(text) => {
+                text.split(',').map(|url| url.trim().to_owned()).filter(|url| !url.is_empty()).collect()
+            }
             Self::List(list) => list,
         }
     }
@@ -352,10 +354,15 @@ tools:
 
     #[test]
     fn servers_are_one_or_several() {
-        for (text, wanted) in
-            [("http://a:1", &["http://a:1"][..]), ("http://a:1, http://b:2", &["http://a:1", "http://b:2"]), ("[x, y]", &["x", "y"])]
-        {
-            let config = parsed(&format!("server: {}\ntools: {{ e: {{ echo: true }} }}", if text.starts_with('[') { text.to_owned() } else { format!("'{text}'") }));
+        for (text, wanted) in [
+            ("http://a:1", &["http://a:1"][..]),
+            ("http://a:1, http://b:2", &["http://a:1", "http://b:2"]),
+            ("[x, y]", &["x", "y"]),
+        ] {
+            let config = parsed(&format!(
+                "server: {}\ntools: {{ e: {{ echo: true }} }}",
+                if text.starts_with('[') { text.to_owned() } else { format!("'{text}'") }
+            ));
             assert_eq!(config.map(|config| config.servers).expect("reads"), wanted, "{text}");
         }
     }

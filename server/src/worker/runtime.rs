@@ -112,7 +112,9 @@ impl Worker {
             match ended {
                 Ended::Drained => return Ok(()),
                 Ended::Refused(why) => return Err(Error::Refused(why)),
-                Ended::Lost(why) => tracing::warn!(server = %self.options.servers[at], "no session with the silo: {why}"),
+                Ended::Lost(why) => {
+                    tracing::warn!(server = %self.options.servers[at], "no session with the silo: {why}")
+                }
             }
             // It brings along what it holds, so any silo will do.
             at = silos.next().unwrap_or_default();
