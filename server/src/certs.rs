@@ -214,8 +214,8 @@ mod tests {
         let verifier = rustls::client::WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
             .build()
             .expect("a verifier");
-        let at = day.to_zoned(jiff::tz::TimeZone::UTC).expect("a moment").timestamp().as_second().unsigned_abs();
-        let at = UnixTime::since_unix_epoch(std::time::Duration::from_secs(at));
+        let days = (day - jiff::civil::date(1970, 1, 1)).get_days().unsigned_abs();
+        let at = UnixTime::since_unix_epoch(std::time::Duration::from_secs(u64::from(days) * 86_400));
         let cert = CertificateDer::from_pem_file(cert).expect("a certificate");
         let host = ServerName::try_from(host.to_owned()).expect("a name");
         use rustls::client::danger::ServerCertVerifier as _;

@@ -4,7 +4,6 @@
 //! it decides, and reads change nothing. So a call whose outcome is not known is simply made again. Only a request that is a
 //! stream itself is not: it belongs to whoever began it.
 
-use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::HeaderMap;
 use http_body_util::{BodyExt as _, Full};

@@ -80,9 +80,6 @@ impl Neighbours {
         self.boot
     }
 
-    pub fn mesh(&self) -> &Arc<Mesh> {
-        &self.mesh
-    }
 
     pub fn set_cluster(&self) -> Arc<dyn Fn(Uuid) + Send + Sync> {
         let mesh = Arc::clone(&self.mesh);

@@ -357,7 +357,7 @@ tools:
         for (text, wanted) in [
             ("http://a:1", &["http://a:1"][..]),
             ("http://a:1, http://b:2", &["http://a:1", "http://b:2"]),
-            ("[x, y]", &["x", "y"]),
+            ("[a, b]", &["a", "b"]),
         ] {
             let config = parsed(&format!(
                 "server: {}\ntools: {{ e: {{ echo: true }} }}",

@@ -28,7 +28,7 @@ pub fn run(common: &Common, args: &CertsArgs) -> Result<Exit, Failure> {
     for name in &args.names {
         granary::config::check_name("--names", name).map_err(|why| Failure::usage(format!("{why}.")))?;
     }
-    let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
+    let today = jiff::Timestamp::now().to_zoned_datetime(jiff::tz::TimeZone::UTC).date();
     let made =
         certs::make(&args.out, &args.names, &args.hosts, today).map_err(|error| Failure::usage(format!("{error}.")))?;
     let files: Vec<String> = made.files.iter().map(|path| path.display().to_string()).collect();

@@ -1,7 +1,7 @@
 //! `granary cluster status`.
 
 use super::super::client::Client;
-use super::super::out::{is_closed, say, say_part};
+use super::super::out::{is_closed, say_part};
 use super::super::style::Style;
 use super::super::table::Table;
 use super::super::{Common, Exit, Failure, runs, signals};

@@ -52,7 +52,7 @@ pub async fn run(common: &Common, args: UpArgs) -> Result<Exit, Failure> {
         }
     };
     let wanted = Wanted { dir: dir.clone(), nodes: args.nodes, shards: args.shards, port: args.port };
-    let plans = layout::prepare(&wanted, jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date())?;
+    let plans = layout::prepare(&wanted, jiff::Timestamp::now().to_zoned_datetime(jiff::tz::TimeZone::UTC).date())?;
     let words = Words { json: common.is_json(), style: Style::of_stdout() };
     words.begun(&dir, plans.len(), temporary.is_none());
     let begun = Instant::now();
