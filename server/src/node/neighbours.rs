@@ -80,7 +80,6 @@ impl Neighbours {
         self.boot
     }
 
-
     pub fn set_cluster(&self) -> Arc<dyn Fn(Uuid) + Send + Sync> {
         let mesh = Arc::clone(&self.mesh);
         Arc::new(move |cluster| mesh.set_cluster(cluster))
