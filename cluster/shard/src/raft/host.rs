@@ -147,7 +147,10 @@ impl HostInner {
         slot.stop(&self.parts).await
     }
 
-    async fn stamp(&self, write: impl FnOnce(&mut Folder) -> Result<(), Error> + Send + 'static) -> Result<(), Error> {
+    pub(super) async fn stamp(
+        &self,
+        write: impl FnOnce(&mut Folder) -> Result<(), Error> + Send + 'static,
+    ) -> Result<(), Error> {
         let folder = self.folder.clone();
         blocking(&self.stage, move || folder.lock().as_mut().map_or(Err(Error::Closed), write)).await
     }

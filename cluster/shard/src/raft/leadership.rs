@@ -19,18 +19,18 @@ use tokio::sync::watch;
 
 /// Runs until the replica's Raft ends. `applied` is the term of the newest applied entry.
 pub async fn follow(raft: Group, mut applied: watch::Receiver<u64>, notices: Notices) {
-    let (mut server, all) = (raft.server_metrics(), raft.metrics());
+    let (mut server, data) = (raft.server_metrics(), raft.data_metrics());
     // The raft handle is not needed any more, and would keep the group alive.
     drop(raft);
     loop {
-        let now = {
+        let (now, group) = {
             let server = server.borrow_watched();
             let term = server.vote.leader_id().term();
             let owner = server.state == ServerState::Leader && *applied.borrow_and_update() == term;
-            Leadership { epoch: owner.then_some(Epoch(term)), leader: server.current_leader }
+            let now = Leadership { epoch: owner.then_some(Epoch(term)), leader: server.current_leader };
+            (now, view(&server, &data.borrow_watched()))
         };
         notices.leadership.send_if_modified(|known| std::mem::replace(known, now) != now);
-        let group = view(&all.borrow_watched());
         notices.group.send_replace(group);
         tokio::select! {
             changed = server.changed() => if changed.is_err() { break },

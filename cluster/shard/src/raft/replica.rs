@@ -8,14 +8,14 @@ use super::shard::ShardInner;
 use super::types::TypeConfig;
 use super::{leadership, storage};
 use crate::api::HostOptions;
-use crate::group::GroupView;
+use crate::group::{GroupView, Role};
 use crate::link::NodeId;
 use crate::state::writer::Checkpoints;
 use crate::{Error, Timing};
 use openraft::async_runtime::WatchReceiver;
 use openraft::impls::BasicNode;
 use openraft::storage::RaftLogStorage;
-use openraft::{Config, Instant, Raft, ServerState, SnapshotPolicy};
+use openraft::{Config, Raft, SnapshotPolicy};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -70,16 +70,18 @@ impl Replica {
     }
 
     pub fn group(&self) -> GroupView {
-        view(&self.raft.metrics().borrow_watched())
+        let (server, data, all) = (self.raft.server_metrics(), self.raft.data_metrics(), self.raft.metrics());
+        let view = view(&server.borrow_watched(), &data.borrow_watched());
+        // A group whose task has ended by itself says so here alone.
+        let failed = all.borrow_watched().running_state.is_err();
+        if failed { GroupView::default() } else { view }
     }
 
     /// Whether this replica leads, and a majority has answered it within this time.
     pub fn has_majority(&self, within: Duration) -> bool {
-        let metrics = self.raft.metrics();
-        let metrics = metrics.borrow_watched();
-        let answered = || metrics.last_quorum_acked.is_some_and(|at| at.elapsed() <= within);
-        let only_voter = || metrics.membership_config.voter_ids().all(|voter| voter == metrics.id);
-        metrics.state == ServerState::Leader && (answered() || only_voter())
+        let group = self.group();
+        let answered = group.quorum_answered.is_some_and(|ago| ago <= within);
+        group.role == Role::Leader && (answered || group.voters.len() <= 1)
     }
 
     /// Returns when nothing of it runs any more.
@@ -116,6 +118,8 @@ fn config(shard: u32, options: &HostOptions) -> Result<Config, Error> {
         heartbeat_interval: heartbeat.as_millis() as u64,
         election_timeout_min: election_min.as_millis() as u64,
         election_timeout_max: election_max.as_millis() as u64,
+        // A follower that has just answered an append needs no heartbeat.
+        heartbeat_min_interval: Some(heartbeat.as_millis() as u64 / 2),
         enable_pre_vote: Some(true),
         max_payload_entries: 512,
         max_append_entries: Some(4_096),

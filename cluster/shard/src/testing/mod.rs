@@ -7,10 +7,12 @@
 
 mod digest;
 mod double;
+mod net;
 
 pub use crate::log::disk::{Disk, DiskFile};
 pub use digest::{Digest, digest};
 pub use double::Double;
+pub use net::Net;
 
 use crate::state::turn::Fenced;
 use granary_proto::storage::TurnEntry;

@@ -1,5 +1,6 @@
 //! A whole host in a temporary folder, asked through the crate's face.
 
+mod cluster;
 mod commit;
 mod crash;
 mod damage;
