@@ -1,5 +1,6 @@
 //! Calls that come in, whatever carried them: bounded, always answered, and never the end of anything but themselves.
 
+use super::options::PROTOCOL;
 use crate::peers::{CALL_BYTES_MAX, PeerService, Refused, Switchboard};
 use bytes::Bytes;
 use futures::FutureExt;
@@ -31,6 +32,12 @@ impl Answering {
         let Ok(_permit) = self.permits.try_acquire() else {
             return error(Kind::Overloaded, "");
         };
+        if !PROTOCOL.contains(&envelope.protocol) {
+            return error(
+                Kind::BadRequest,
+                &format!("Expected protocol {PROTOCOL:?}, but it is {}", envelope.protocol),
+            );
+        }
         if envelope.body.len() > CALL_BYTES_MAX {
             return error(Kind::BadRequest, "the body is too large");
         }
@@ -81,4 +88,48 @@ fn refusal(refused: Refused) -> EnvelopeReply {
 
 fn error(kind: Kind, message: &str) -> EnvelopeReply {
     EnvelopeReply { answer: Some(Answer::Error(EnvelopeError { kind: kind.into(), message: message.to_owned() })) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::future::BoxFuture;
+    use prost::Message;
+
+    struct Echo;
+
+    impl PeerService for Echo {
+        fn handle(&self, _: NodeId, _: &str, body: Bytes, _: Duration) -> BoxFuture<'static, Result<Bytes, Refused>> {
+            Box::pin(std::future::ready(Ok(body)))
+        }
+    }
+
+    fn envelope(protocol: u32) -> Envelope {
+        Envelope { protocol, within_ms: 60_000, method: "echo.back".into(), body: "x".into(), ..Envelope::default() }
+    }
+
+    async fn answer(envelope: Envelope) -> Answer {
+        let switchboard = Arc::<Switchboard>::default();
+        switchboard.mount("echo", Arc::new(Echo));
+        Answering::new(switchboard).answer(1, envelope).await.answer.unwrap()
+    }
+
+    /// [P8]
+    #[tokio::test]
+    async fn an_envelope_of_a_version_that_is_not_spoken_is_refused() {
+        assert_eq!(answer(envelope(1)).await, Answer::Ok("x".into()));
+        for protocol in [0, 99] {
+            assert!(matches!(answer(envelope(protocol)).await, Answer::Error(e) if e.kind() == Kind::BadRequest));
+        }
+    }
+
+    /// [FR-124]
+    #[tokio::test]
+    async fn a_field_of_a_newer_build_does_no_harm() {
+        let mut bytes = envelope(1).encode_to_vec();
+        // Field 99, a varint.
+        bytes.extend([0x98, 0x06, 0x01]);
+        let read = Envelope::decode(bytes.as_slice()).unwrap();
+        assert_eq!(answer(read).await, Answer::Ok("x".into()));
+    }
 }

@@ -29,10 +29,10 @@ impl Calls {
         Self { shared, me, last_request: AtomicU64::new(0) }
     }
 
-    fn envelope(&self, method: &str, body: Bytes, within: Duration) -> Envelope {
+    fn envelope(&self, protocol_max: u32, method: &str, body: Bytes, within: Duration) -> Envelope {
         let me = self.shared.me.identity();
         Envelope {
-            protocol: me.protocol_max,
+            protocol: me.protocol_max.min(protocol_max),
             from_node: me.node_id,
             from_boot: me.boot,
             request_id: self.last_request.fetch_add(1, Ordering::Relaxed) + 1,
@@ -61,13 +61,14 @@ impl Peers for Calls {
             let why = format!("Expected a body of at most {CALL_BYTES_MAX} bytes, but it has {size}");
             return Box::pin(std::future::ready(Err(CallError::NotSent(why))));
         }
-        let envelope = self.envelope(method, body, within);
         if to == self.me {
+            let envelope = self.envelope(u32::MAX, method, body, within);
             return Box::pin(to_myself(self.shared.answering.clone(), to, envelope, within));
         }
         let Some(ways) = self.shared.roster.ways(to) else {
             return Box::pin(std::future::ready(Err(CallError::NotSent("the node is not known here".into()))));
         };
+        let envelope = self.envelope(ways.protocol_max, method, body, within);
         let wire = ways.wire.map(|wire| -> Arc<dyn Line> { wire });
         let (first, second) = if size > GATE_BODY_BYTES { (wire, ways.gate) } else { (ways.gate, wire) };
         let permit = match ways.permits.take(size) {

@@ -92,7 +92,7 @@ pub(super) async fn receive(shared: &Arc<Shared>, session: &Session, request: He
     let identity = complete(request.me.unwrap_or_default(), ip);
     let judged = match judge(&me, &identity, &session.names) {
         Ok(Judged::Myself) => Ok(None),
-        Ok(Judged::Peer { .. }) => admit(shared, &identity).await.map(Some),
+        Ok(Judged::Peer) => admit(shared, &identity).await.map(Some),
         Err(refused) => Err(refused),
     };
     match judged {

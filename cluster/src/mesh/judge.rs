@@ -16,8 +16,7 @@ const TEXT_BYTES_MAX: usize = 256;
 pub(super) enum Judged {
     /// This node, met through an address of its own.
     Myself,
-    /// Welcome; calls use this version of the protocol.
-    Peer { protocol: u32 },
+    Peer,
 }
 
 pub(super) fn judge(me: &NodeIdentity, peer: &NodeIdentity, names: &[String]) -> Result<Judged, HelloRefusal> {
@@ -32,8 +31,7 @@ pub(super) fn judge(me: &NodeIdentity, peer: &NodeIdentity, names: &[String]) ->
     if peer.node_id == me.node_id && peer.boot == me.boot {
         return Ok(Judged::Myself);
     }
-    let protocol = me.protocol_max.min(peer.protocol_max);
-    if protocol < me.protocol_min.max(peer.protocol_min) {
+    if common_protocol(me, peer) < me.protocol_min.max(peer.protocol_min) {
         let (min, max) = (me.protocol_min, me.protocol_max);
         let message = format!(
             "Expected protocol {min} to {max}, but node {} speaks {} to {}",
@@ -54,7 +52,12 @@ pub(super) fn judge(me: &NodeIdentity, peer: &NodeIdentity, names: &[String]) ->
         let message = format!("Expected one process as node {name}, but {name} (id {node:x}) lives elsewhere already");
         return refuse(Kind::Taken, message);
     }
-    Ok(Judged::Peer { protocol })
+    Ok(Judged::Peer)
+}
+
+/// The highest version that both speak.
+pub(super) fn common_protocol(me: &NodeIdentity, peer: &NodeIdentity) -> u32 {
+    me.protocol_max.min(peer.protocol_max)
 }
 
 /// Bounds, before anything is kept or repeated to others.
@@ -125,22 +128,10 @@ mod tests {
     fn each_refusal_has_its_reason() {
         let me = node("a", 1, 10);
         let cases: [(&str, NodeIdentity, Result<Judged, Kind>); 15] = [
-            ("fine", node("b", 2, 20), Ok(Judged::Peer { protocol: 4 })),
-            (
-                "no cluster yet",
-                NodeIdentity { cluster_id: "".into(), ..node("b", 2, 20) },
-                Ok(Judged::Peer { protocol: 4 }),
-            ),
-            (
-                "older",
-                NodeIdentity { protocol_min: 1, protocol_max: 2, ..node("b", 2, 20) },
-                Ok(Judged::Peer { protocol: 2 }),
-            ),
-            (
-                "newer",
-                NodeIdentity { protocol_min: 4, protocol_max: 9, ..node("b", 2, 20) },
-                Ok(Judged::Peer { protocol: 4 }),
-            ),
+            ("fine", node("b", 2, 20), Ok(Judged::Peer)),
+            ("no cluster yet", NodeIdentity { cluster_id: "".into(), ..node("b", 2, 20) }, Ok(Judged::Peer)),
+            ("older", NodeIdentity { protocol_min: 1, protocol_max: 2, ..node("b", 2, 20) }, Ok(Judged::Peer)),
+            ("newer", NodeIdentity { protocol_min: 4, protocol_max: 9, ..node("b", 2, 20) }, Ok(Judged::Peer)),
             ("too old", NodeIdentity { protocol_min: 1, protocol_max: 1, ..node("b", 2, 20) }, Err(Kind::Protocol)),
             ("too new", NodeIdentity { protocol_min: 5, protocol_max: 6, ..node("b", 2, 20) }, Err(Kind::Protocol)),
             ("other cluster", NodeIdentity { cluster_id: OTHER.into(), ..node("b", 2, 20) }, Err(Kind::Cluster)),
@@ -157,6 +148,13 @@ mod tests {
         for (case, peer, expected) in cases {
             assert_eq!(judge(&me, &peer, &names).map_err(|refusal| refusal.kind()), expected, "{case}");
         }
+    }
+
+    /// [P8]
+    #[test]
+    fn two_builds_speak_the_highest_version_that_both_know() {
+        let with = |protocol_max| NodeIdentity { protocol_max, ..node("b", 2, 20) };
+        assert_eq!([2, 4, 9].map(|max| common_protocol(&node("a", 1, 10), &with(max))), [2, 4, 4]);
     }
 
     #[test]

@@ -16,7 +16,9 @@ use tokio::sync::oneshot;
 
 /// Bytes that wait for one peer; a request beyond it is refused, since Raft asks again anyway.
 const QUEUE_BYTES_MAX: usize = 32 << 20;
-/// Bytes and frames of one message.
+/// One request. The largest turn and what is around it are below it.
+const FRAME_BYTES_MAX: usize = 32 << 20;
+/// Bytes and frames of one message; the last frame may go beyond it.
 const BATCH_BYTES: usize = 1 << 20;
 const BATCH_FRAMES_MAX: usize = 256;
 /// Counted for each frame beside its body.
@@ -63,6 +65,9 @@ impl Lane {
             return Err(LinkError::Unreachable("the connection has ended".into()));
         }
         let bytes = frame.body.len() + FRAME_OVERHEAD;
+        if bytes > FRAME_BYTES_MAX {
+            return Err(LinkError::Refused(format!("Expected at most {FRAME_BYTES_MAX} bytes, but it has {bytes}")));
+        }
         if !inner.queue.is_empty() && inner.queued_bytes + bytes > QUEUE_BYTES_MAX {
             return Err(LinkError::Unreachable("too much waits for this node".into()));
         }
@@ -246,6 +251,16 @@ mod tests {
         }
         assert!(lane.0.lock().queued_bytes <= QUEUE_BYTES_MAX);
         lane.close();
+    }
+
+    #[tokio::test]
+    async fn a_request_beyond_all_bounds_does_not_end_the_stream() {
+        let lane = Arc::<Lane>::default();
+        assert!(matches!(lane.clone().request(frame(0, 32 << 20), LONG).await, Err(LinkError::Refused(_))));
+        let fits = ask(&lane, frame(0, (32 << 20) - FRAME_OVERHEAD));
+        tokio::task::yield_now().await;
+        assert_eq!(Leaving(lane.clone()).next().await.expect("a message").frames.len(), 1);
+        fits.abort();
     }
 
     #[tokio::test]

@@ -70,6 +70,8 @@ pub(super) enum Admission {
 /// The ways to a node.
 #[derive(Clone)]
 pub(super) struct Ways {
+    /// The highest version of the protocol that the node speaks.
+    pub protocol_max: u32,
     pub wire: Option<Arc<Wire>>,
     pub gate: Option<Arc<dyn Line>>,
     pub permits: Arc<Permits>,
@@ -190,7 +192,8 @@ impl Roster {
     pub(super) fn ways(&self, node: NodeId) -> Option<Ways> {
         let entries = self.entries.lock();
         let entry = entries.get(&node)?;
-        Some(Ways { wire: entry.wire.clone(), gate: entry.gate.clone(), permits: entry.permits.clone() })
+        let protocol_max = entry.identity.protocol_max;
+        Some(Ways { protocol_max, wire: entry.wire.clone(), gate: entry.gate.clone(), permits: entry.permits.clone() })
     }
 
     pub(super) fn identity(&self, node: NodeId) -> Option<NodeIdentity> {

@@ -24,8 +24,8 @@ use tonic::transport::{Channel, Endpoint, Uri};
 /// What one stream, and all of a connection, may send ahead. Bytes.
 pub(super) const STREAM_WINDOW: u32 = 4 << 20;
 pub(super) const CONNECTION_WINDOW: u32 = 8 << 20;
-/// A message of Raft's stream: a batch of frames, or one frame with the largest turns in it.
-pub(super) const RAFT_MESSAGE_BYTES_MAX: usize = 64 << 20;
+/// A message of Raft's stream: a batch of frames and one more, with the largest turn in it.
+pub(super) const RAFT_MESSAGE_BYTES_MAX: usize = 40 << 20;
 /// An envelope around the largest body.
 pub(super) const CALL_MESSAGE_BYTES_MAX: usize = CALL_BYTES_MAX + (64 << 10);
 

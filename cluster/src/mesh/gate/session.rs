@@ -44,7 +44,7 @@ async fn stay(
         return Err(format!("the session is {said}'s, the gate {}'s", identity.name));
     }
     match judge(&shared.me.identity(), &identity, &connection.names).map_err(|refused| refused.message)? {
-        Judged::Peer { .. } => {}
+        Judged::Peer => {}
         Judged::Myself => return Err("it is this node itself".into()),
     }
     let life = admit(shared, &identity).await.map_err(|refused| refused.message)?;

@@ -2,7 +2,8 @@
 //!
 //! The child is a node with an echo service, and ends when its standard input does, so it never outlives its parent.
 
-use super::nodes::{Authority, Node, PATIENCE, Plan, soon};
+use super::hosts::HostNode;
+use super::nodes::{Authority, PATIENCE, Plan, soon};
 use crate::mesh::{Carrier, Pem, Tls};
 use shard::NodeId;
 use std::process::Stdio;
@@ -28,14 +29,16 @@ pub(super) struct Birth<'a> {
     pub carrier: Carrier,
     pub peer: &'a str,
     pub gate: &'a str,
+    /// Real replicas of that many shards, founded over nodes 1, 2 and 3 by the first; 0 = a stand-in.
+    pub shards: u32,
 }
 
 impl<'a> Birth<'a> {
     pub(super) fn new(name: &'a str, id: NodeId, carrier: Carrier) -> Self {
-        Self { name, id, carrier, peer: "127.0.0.1:0", gate: "127.0.0.1:0" }
+        Self { name, id, carrier, peer: "127.0.0.1:0", gate: "127.0.0.1:0", shards: 0 }
     }
 
-    pub(super) async fn start(self, authority: &Authority, seed: &Node) -> Child {
+    pub(super) async fn start(self, authority: &Authority, seed: &str) -> Child {
         let folder = tempfile::tempdir().unwrap();
         let tls = authority.tls(&[self.name]);
         for (name, pem) in [("ca", tls.ca), ("cert", tls.cert), ("key", tls.key)] {
@@ -48,8 +51,9 @@ impl<'a> Birth<'a> {
             format!("{:?}", self.carrier),
             self.peer.to_owned(),
             self.gate.to_owned(),
-            seed.mesh.addresses().peer.to_string(),
+            seed.to_owned(),
             folder.path().display().to_string(),
+            self.shards.to_string(),
         ];
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", NAME, "--nocapture"])
@@ -76,8 +80,12 @@ impl<'a> Birth<'a> {
 }
 
 impl Child {
-    fn signal(&self, signal: &str) {
-        let pid = self.process.id().expect("the child lives").to_string();
+    pub(super) fn pid(&self) -> u32 {
+        self.process.id().expect("the child lives")
+    }
+
+    pub(super) fn signal(&self, signal: &str) {
+        let pid = self.pid().to_string();
         assert!(std::process::Command::new("kill").args([signal, &pid]).status().unwrap().success());
     }
 
@@ -98,7 +106,7 @@ impl Child {
 fn a_node_of_its_own() {
     let Ok(told) = std::env::var(VARIABLE) else { return };
     let told: Vec<_> = told.split('\n').collect();
-    let [name, id, carrier, peer, gate, seed, folder] = told[..] else { panic!("what a child is told") };
+    let [name, id, carrier, peer, gate, seed, folder, shards] = told[..] else { panic!("what a child is told") };
     let path = |name| std::path::Path::new(folder).join(name);
     let mut plan = Plan::new(&Authority::new(), name, id.parse().unwrap(), &[]);
     plan.options.tls = Tls::files(path("ca"), path("cert"), path("key"));
@@ -110,11 +118,25 @@ fn a_node_of_its_own() {
     plan.birth.boot = std::process::id().into();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        let node = plan.start().await;
-        let addresses = node.mesh.addresses();
+        let (mesh, host) = match shards.parse().unwrap() {
+            0 => (plan.start().await.mesh, None),
+            shards => {
+                let node = HostNode::start(plan, &path("data"), shards).await;
+                if node.host.node_id() == 1 {
+                    node.found(&[1, 2, 3]).await;
+                } else {
+                    node.host_all().await;
+                }
+                (node.mesh.clone(), Some(node))
+            }
+        };
+        let addresses = mesh.addresses();
         let gate = addresses.mesh.map(|gate| gate.to_string()).unwrap_or("127.0.0.1:0".into());
         println!("LISTENS {} {gate}", addresses.peer);
         tokio::io::stdin().read_to_end(&mut Vec::new()).await.ok();
-        node.mesh.stop(PATIENCE).await;
+        mesh.stop(PATIENCE).await;
+        if let Some(node) = host {
+            node.host.close().await.ok();
+        }
     });
 }

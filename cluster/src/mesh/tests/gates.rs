@@ -39,9 +39,9 @@ impl Node {
 async fn calls_go_over_the_gate_whoever_dialled_and_one_actor_is_visible() {
     let authority = Authority::new();
     let (_gate, first) = node(&authority, 5).await;
-    let lower = Birth::new("b", 2, Carrier::Mesh).start(&authority, &first).await;
-    let greater = Birth::new("c", 9, Carrier::Mesh).start(&authority, &first).await;
-    let plain = Birth::new("d", 12, Carrier::Tonic).start(&authority, &first).await;
+    let lower = Birth::new("b", 2, Carrier::Mesh).start(&authority, &first.seed()).await;
+    let greater = Birth::new("c", 9, Carrier::Mesh).start(&authority, &first.seed()).await;
+    let plain = Birth::new("d", 12, Carrier::Tonic).start(&authority, &first.seed()).await;
     first.has_gates(&[2, 9]).await;
     first.sees_children(&[2, 9, 12]).await;
     for child in [&lower, &greater, &plain] {
@@ -65,7 +65,7 @@ async fn calls_go_over_the_gate_whoever_dialled_and_one_actor_is_visible() {
 async fn a_killed_node_ends_its_calls_and_comes_back_on_the_same_address() {
     let authority = Authority::new();
     let (_gate, first) = node(&authority, 5).await;
-    let mut child = Birth::new("b", 2, Carrier::Mesh).start(&authority, &first).await;
+    let mut child = Birth::new("b", 2, Carrier::Mesh).start(&authority, &first.seed()).await;
     for _ in 0..3 {
         first.has_gates(&[2]).await;
         let calls: Vec<_> = (0..64)
@@ -80,7 +80,7 @@ async fn a_killed_node_ends_its_calls_and_comes_back_on_the_same_address() {
         first.sees_children(&[]).await;
         first.has_gates(&[]).await;
         let birth = Birth { peer: &peer, gate: &gate, ..Birth::new("b", 2, Carrier::Mesh) };
-        child = birth.start(&authority, &first).await;
+        child = birth.start(&authority, &first.seed()).await;
     }
     first.has_gates(&[2]).await;
     assert_eq!(first.calls(&child, "echo.back", b"x").await.unwrap(), "x");
@@ -90,7 +90,7 @@ async fn a_killed_node_ends_its_calls_and_comes_back_on_the_same_address() {
 async fn frozen_and_thawed(carrier: Carrier) {
     let authority = Authority::new();
     let (_gate, first) = node(&authority, 5).await;
-    let child = Birth::new("b", 9, carrier).start(&authority, &first).await;
+    let child = Birth::new("b", 9, carrier).start(&authority, &first.seed()).await;
     let gates: &[u64] = if carrier == Carrier::Mesh { &[9] } else { &[] };
     first.sees_children(&[9]).await;
     first.has_gates(gates).await;
@@ -125,7 +125,7 @@ async fn a_stalled_node_holds_no_more_than_its_permits() {
     const FIT: usize = (16 << 20) / (256 << 10);
     let authority = Authority::new();
     let (_gate, first) = node(&authority, 5).await;
-    let child = Birth::new("b", 9, Carrier::Mesh).start(&authority, &first).await;
+    let child = Birth::new("b", 9, Carrier::Mesh).start(&authority, &first.seed()).await;
     first.has_gates(&[9]).await;
     child.freeze();
     let body = Bytes::from(vec![1; 256 << 10]);
@@ -162,7 +162,7 @@ async fn silent_and_garbage_sockets_stand_in_no_gates_way() {
     let mut garbage = TcpStream::connect(address).await.unwrap();
     garbage.write_all(&[0xff; 4_096]).await.ok();
     soon("the end of the garbage", garbage.read_to_end(&mut Vec::new())).await.ok();
-    let child = Birth::new("b", 2, Carrier::Mesh).start(&authority, &first).await;
+    let child = Birth::new("b", 2, Carrier::Mesh).start(&authority, &first.seed()).await;
     first.has_gates(&[2]).await;
     for mut socket in silent {
         let closed = soon("the end of the silence", socket.read(&mut [0; 1])).await;

@@ -2,7 +2,9 @@
 
 mod calls;
 mod child;
+mod figures;
 mod gates;
+mod hosts;
 mod nodes;
 mod peers;
 mod raft;

@@ -119,6 +119,11 @@ impl Node {
         self.mesh.peers()
     }
 
+    /// Its address, for those that should find it.
+    pub(crate) fn seed(&self) -> String {
+        self.mesh.addresses().peer.to_string()
+    }
+
     pub(crate) async fn until(&self, what: &str, is_it: impl FnMut(&Attached) -> bool) {
         soon(what, self.peers().attached().wait_for(is_it)).await.expect("the mesh lives");
     }

@@ -105,7 +105,7 @@ async fn a_call_in_anothers_name_is_refused() {
     let call = |from_node, from_boot| {
         let mut peers = peers(stranger.channel.clone());
         let method = "echo.from".to_owned();
-        let envelope = Envelope { from_node, from_boot, within_ms: 60_000, method, ..Envelope::default() };
+        let envelope = Envelope { protocol: 1, from_node, from_boot, within_ms: 60_000, method, ..Envelope::default() };
         async move { peers.call(envelope).await.unwrap().into_inner().answer.unwrap() }
     };
     use granary_proto::peers::{envelope_error::Kind, envelope_reply::Answer};
