@@ -62,6 +62,7 @@ pub struct Silo {
 struct Services {
     tasks: Mutex<JoinSet<()>>,
     leases: Arc<Pulse>,
+    relay: Arc<Pulse>,
     keeper: Arc<Pulse>,
     retention: Arc<Pulse>,
 }
@@ -263,6 +264,8 @@ impl Services {
             tasks.spawn(room::host(hub.clone(), room.clone()));
         }
         let leases = run(&mut tasks, hub, "the lease clock", dispatch::run);
+        dispatch::mount_relay(hub);
+        let relay = run(&mut tasks, hub, "the relay of workers", dispatch::run_relay);
         let keeper = run(&mut tasks, hub, "the keeper of cursors", run_keeper);
         let retention = run(&mut tasks, hub, "the retention of events", run_retention);
         // Without a pulse: a reaper that stands still costs memory, not promises.
@@ -273,11 +276,11 @@ impl Services {
                 () = stop.cancelled() => {}
             }
         });
-        Self { tasks: Mutex::new(tasks), leases, keeper, retention }
+        Self { tasks: Mutex::new(tasks), leases, relay, keeper, retention }
     }
 
     fn complaints(&self) -> impl Iterator<Item = String> + '_ {
-        [&self.leases, &self.keeper, &self.retention].into_iter().filter_map(|pulse| pulse.complaint())
+        [&self.leases, &self.relay, &self.keeper, &self.retention].into_iter().filter_map(|pulse| pulse.complaint())
     }
 }
 

@@ -31,7 +31,8 @@ pub struct WorkerSession {
 }
 
 impl WorkerSession {
-    /// The next thing to tell the worker; `None` once a later session of the same worker took over.
+    /// The next thing to tell the worker; `None` once a later session of the same worker took over, at this silo or another,
+    /// or this silo is about to stop and there are others to go to.
     pub async fn recv(&mut self) -> Option<ToWorker> {
         self.receiver.recv().await
     }
@@ -49,18 +50,18 @@ impl WorkerSession {
     /// The worker has done with this attempt, its report is on the way: its place is free from now on, so that the turn that
     /// takes the report can use it. The lease stays until [`WorkerSession::release`].
     pub fn finished(&self, attempt: Uuid) {
-        self.dispatch.with(&self.tenant, |pool, _| pool.finished(&self.worker, attempt));
+        self.dispatch.with(&self.tenant, |pool| pool.finished(&self.worker, attempt));
     }
 
     /// The report was accepted, or refused because the attempt is over: forget the lease. Not for a refusal that asks to
     /// report again, nor for a stale token: the attempt may be leased anew.
     pub fn release(&self, attempt: Uuid) {
-        self.dispatch.with(&self.tenant, |pool, _| pool.release(&self.worker, attempt));
+        self.dispatch.with(&self.tenant, |pool| pool.release(&self.worker, attempt));
     }
 
     /// No new attempts from now on; those held go on.
     pub fn drain(&self) {
-        self.dispatch.with(&self.tenant, |pool, _| {
+        self.dispatch.with(&self.tenant, |pool| {
             pool.drain(&self.worker);
             Vec::new()
         });
@@ -71,7 +72,7 @@ impl Drop for WorkerSession {
     fn drop(&mut self) {
         // Under the pool's lock nothing can be sent between closing and reading what is left.
         let (receiver, worker, session) = (&mut self.receiver, &self.worker, self.session);
-        self.dispatch.with(&self.tenant, |pool, _| {
+        self.dispatch.with(&self.tenant, |pool| {
             receiver.close();
             let mut unread = Vec::new();
             while let Ok(message) = receiver.try_recv() {

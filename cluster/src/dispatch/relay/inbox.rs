@@ -1,0 +1,103 @@
+//! Assignments of other owners, each batch taken once.
+//!
+//! A batch that comes again has the answer of the first time. An assignment of an earlier epoch than one that was heard of is
+//! refused for ever: the present owner may have said already that it never started.
+
+use super::State;
+use super::wire::{stop, work};
+use crate::dispatch::pool::{Placement, Work};
+use crate::dispatch::tenants::{Acts, Tenants};
+use granary_proto::peers::parcel::What;
+use granary_proto::peers::{Assign, AssignAnswer, Parcel, Placed};
+use shard::NodeId;
+
+#[derive(Default)]
+pub(super) struct Inbox {
+    life: u64,
+    number: u64,
+    answer: AssignAnswer,
+}
+
+impl State {
+    pub(crate) fn place(
+        &mut self,
+        from: NodeId,
+        assign: Assign,
+        tenants: &Tenants,
+        owners: u32,
+        now_ms: u64,
+    ) -> (AssignAnswer, Acts) {
+        let mut acts = Acts::new();
+        let nothing = AssignAnswer { other_life: true, placed: Vec::new() };
+        let inbox = &mut self.peers.entry(from).or_default().inbox;
+        if assign.to_life != self.life || assign.life < inbox.life {
+            return (nothing, acts);
+        }
+        if assign.life > inbox.life {
+            *inbox = Inbox { life: assign.life, ..Inbox::default() };
+        }
+        if assign.number <= inbox.number {
+            let answer = if assign.number == inbox.number { inbox.answer.clone() } else { nothing };
+            return (answer, acts);
+        }
+        let parcels = assign.parcels.into_iter();
+        let placed = parcels.map(|parcel| self.take_parcel(from, parcel, tenants, owners, now_ms, &mut acts)).collect();
+        let answer = AssignAnswer { other_life: false, placed };
+        if let Some(peer) = self.peers.get_mut(&from) {
+            (peer.inbox.number, peer.inbox.answer) = (assign.number, answer.clone());
+        }
+        (answer, acts)
+    }
+
+    fn take_parcel(
+        &mut self,
+        from: NodeId,
+        parcel: Parcel,
+        tenants: &Tenants,
+        owners: u32,
+        now_ms: u64,
+        acts: &mut Acts,
+    ) -> Placed {
+        match parcel.what {
+            Some(What::Work(told)) => {
+                let Some(work) = work(told) else {
+                    tracing::warn!(from, "an assignment that cannot be read");
+                    return Placed::default();
+                };
+                let Some(Placement { placed, room, stamp }) = self.place_work(from, &work, tenants, owners, now_ms)
+                else {
+                    return Placed::default();
+                };
+                Placed { placed, room, stamp }
+            }
+            Some(What::Stop(told)) => {
+                if let Some(stop) = stop(told)
+                    && let Some(pool) = tenants.get(&stop.tenant)
+                {
+                    let actions = pool.lock().at(now_ms).stop_guest(&stop);
+                    acts.extend(actions.into_iter().map(|action| (stop.tenant.clone(), action)));
+                }
+                Placed::default()
+            }
+            // A later build says something that this one does not know.
+            None => Placed::default(),
+        }
+    }
+
+    fn place_work(
+        &mut self,
+        from: NodeId,
+        work: &Work,
+        tenants: &Tenants,
+        owners: u32,
+        now_ms: u64,
+    ) -> Option<Placement> {
+        let known = self.leads.get(&work.shard).map(|(_, epoch)| *epoch);
+        if known.is_some_and(|epoch| epoch > work.epoch) {
+            return None;
+        }
+        let pool = tenants.get(&work.grain.tenant)?;
+        let placement = pool.lock().at(now_ms).place(from, work, owners);
+        Some(placement)
+    }
+}
