@@ -73,6 +73,9 @@ impl Authority {
         };
         let (hash, child_state) = match end.told_by {
             ToldBy::Worker { name, hash } => {
+                // The worker's session may be at another node than this run's owner, which watches over the lease.
+                let reason = "the worker has reported".to_owned();
+                record.effects.push(Effect::Withdraw { attempt: end.id, interrupt: false, reason });
                 entry.by = name;
                 (Some(hash), String::new())
             }

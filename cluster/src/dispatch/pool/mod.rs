@@ -38,7 +38,7 @@ use super::ToWorker;
 use grain_contract::{Epoch, GrainId, Lease, QueueName, TenantId, WorkItem};
 use places::Queue;
 use shard::{NodeId, ShardId};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -273,7 +273,10 @@ impl Pool {
         self.claiming.retain(|_, claiming| claiming.shard != shard);
         let mut waited = Vec::new();
         for queue in self.queues.values_mut() {
-            waited.extend(queue.waiting.extract_if(.., |waiting| waiting.shard == shard));
+            let (left, stays): (VecDeque<Waiting>, VecDeque<Waiting>) =
+                std::mem::take(&mut queue.waiting).into_iter().partition(|waiting| waiting.shard == shard);
+            queue.waiting = stays;
+            waited.extend(left);
         }
         for waiting in &waited {
             self.waiting.remove(&waiting.item.attempt);

@@ -132,16 +132,16 @@ impl Pool {
         for message in unread {
             let ToWorker::Assign { grain, item, lease } = message else { continue };
             let attempt = item.attempt;
-            match self.leases.get_mut(&attempt) {
+            let never_started = match self.leases.get_mut(&attempt) {
                 Some(leased) if leased.lease == lease && leased.standing == Standing::Held => {
                     leased.standing = Standing::Expiring;
-                    actions.push(Action::Expired { grain, attempt, lease, never_started: true });
+                    true
                 }
-                Some(_) => {}
-                None if self.forget_guest(attempt, &lease.token).is_some() => {
-                    actions.push(Action::Expired { grain, attempt, lease, never_started: true });
-                }
-                None => {}
+                Some(_) => false,
+                None => self.forget_guest(attempt, &lease.token).is_some(),
+            };
+            if never_started {
+                actions.push(Action::Expired { grain, attempt, lease, never_started });
             }
         }
         actions
@@ -151,15 +151,18 @@ impl Pool {
     pub(crate) fn renew(&mut self, id: &str, attempts: &[Uuid]) -> Vec<Uuid> {
         let mut lost = Vec::new();
         for attempt in attempts {
-            match self.leases.get_mut(attempt) {
+            let is_its_own = match self.leases.get_mut(attempt) {
                 Some(leased) if leased.lease.worker == id && leased.standing != Standing::Expiring => {
                     if leased.standing != Standing::Interrupted {
                         leased.deadline_ms = self.now_ms + self.lease_ms;
                     }
+                    true
                 }
-                Some(_) => lost.push(*attempt),
-                None if self.renew_guest(id, *attempt) => {}
-                None => lost.push(*attempt),
+                Some(_) => false,
+                None => self.renew_guest(id, *attempt),
+            };
+            if !is_its_own {
+                lost.push(*attempt);
             }
         }
         lost

@@ -87,7 +87,7 @@ impl State {
         let Some(peer) = self.peers.get_mut(&node) else { return Acts::new() };
         // Heard anew from the beginning when it is back. What is on its way to it in the lane stays until it is known.
         peer.heard.forget();
-        peer.telling = Telling::default();
+        peer.telling.begin_again(0);
         tenants.edge_lost(node, now_ms)
     }
 }

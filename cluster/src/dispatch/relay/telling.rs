@@ -32,6 +32,13 @@ pub(super) struct Telling {
     wants: HashMap<(TenantId, QueueName), u32>,
 }
 
+impl Telling {
+    /// Everything is to be told again. The version goes on, since the peer may remember it.
+    pub(super) fn begin_again(&mut self, hearing: u64) {
+        *self = Self { hearing, version: self.version, ..Self::default() };
+    }
+}
+
 /// What is in one telling.
 #[derive(Default)]
 pub(crate) struct Record {
@@ -144,7 +151,7 @@ impl State {
             // An earlier process of this node had a later clock.
             self.life = answer.life + 1;
             for peer in self.peers.values_mut() {
-                peer.telling = Telling::default();
+                peer.telling.begin_again(0);
             }
             tell_again(tenants, &record);
             return (Acts::new(), true);
@@ -152,7 +159,7 @@ impl State {
         if answer.hearing != record.hearing || telling.hearing != record.hearing {
             let is_new = telling.hearing == record.hearing;
             if is_new {
-                *telling = Telling { hearing: answer.hearing, version: telling.version, ..Telling::default() };
+                telling.begin_again(answer.hearing);
                 tenants.each(now_ms, |pool| {
                     pool.tell_all_again(&theirs);
                     Vec::new()
