@@ -12,6 +12,7 @@ pub mod directory;
 pub mod dispatch;
 mod effects;
 pub mod events;
+mod figures;
 pub mod health;
 pub mod hop;
 mod hub;
