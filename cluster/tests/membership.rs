@@ -37,44 +37,38 @@ async fn three_empty_nodes_become_one_cluster() {
     assert_eq!((status.answered_by.as_str(), status.shards.len()), ("b", 4));
 }
 
+/// Waits until the node was looked at several times more.
+async fn looked_at(cluster: &TestCluster, name: &str) {
+    let served = || cluster.node(name).port.served.load(std::sync::atomic::Ordering::SeqCst);
+    let before = served();
+    cluster.until("rounds go by", || async { served() >= before + 4 }).await;
+}
+
 /// [K1] Whichever founders meet, there is no cluster before all have, and then there is one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_halves_never_form_two_clusters() {
     let mut cluster = TestCluster::new(Settings::founders(&ABC));
+    cluster.net.cut_only(&[("a", "c"), ("b", "c")]);
     for name in ABC {
         cluster.start(name).await;
     }
-    // Two of the three possible halves; each lasts for several rounds.
-    for away in ["c", "a"] {
-        cluster.net.heal();
-        cluster.isolate(away);
-        if cluster.nodes.values().any(|node| node.host.cluster_id().is_some()) {
-            break;
-        }
+    for (cuts, met) in [
+        ([("a", "c"), ("b", "c")], "b"),
+        ([("a", "b"), ("b", "c")], "c"),
+        ([("a", "b"), ("a", "c")], "b"),
+        ([("a", "c"), ("b", "c")], "a"),
+    ] {
+        cluster.net.cut_only(&cuts);
+        looked_at(&cluster, met).await;
+        assert_eq!(clusters(&cluster), BTreeSet::from([None]), "{cuts:?}");
     }
+    assert!(cluster.nodes.values().all(common::Node::is_entering));
     cluster.net.heal();
     for name in ABC {
         cluster.entered(name).await;
     }
     assert_eq!(clusters(&cluster).len(), 1);
     cluster.at_rest(&ABC, 3).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_founder_that_is_away_is_waited_for() {
-    let mut cluster = TestCluster::new(Settings::founders(&ABC));
-    for name in ["a", "b"] {
-        cluster.start(name).await;
-    }
-    let mut attached = cluster::peers::Peers::attached(&common::net::Line(cluster.node("b").port.clone()));
-    attached.wait_for(|all| all.len() == 1).await.expect("they meet");
-    assert_eq!(clusters(&cluster), BTreeSet::from([None]));
-    assert!(cluster.node("a").is_entering() && cluster.node("b").is_entering());
-    cluster.start("c").await;
-    for name in ABC {
-        cluster.entered(name).await;
-    }
-    assert_eq!(clusters(&cluster).len(), 1);
 }
 
 /// [K1] The first founder dies again and again while it founds; what it has begun it ends.
@@ -175,10 +169,12 @@ async fn a_lost_volume_heals() {
     cluster.start("b").await;
     cluster.entered("b").await;
     assert_ne!(cluster.node("b").host.node_id(), old);
-    cluster.until("the old id votes nowhere", || async {
-        let groups = (0..4).map(|n| cluster.node("b").host.shard(ShardId(n)).expect("a shard").group());
-        groups.into_iter().all(|group| group.voters.len() == 3 && !group.voters.contains(&old))
-    }).await;
+    cluster
+        .until("the old id votes nowhere", || async {
+            let groups = (0..4).map(|n| cluster.node("b").host.shard(ShardId(n)).expect("a shard").group());
+            groups.into_iter().all(|group| group.voters.len() == 3 && !group.voters.contains(&old))
+        })
+        .await;
     cluster.at_rest(&ABC, 3).await;
     // It bears the loss of another one now.
     cluster.kill("c").await;
@@ -201,13 +197,13 @@ async fn a_dead_node_is_replaced_after_the_grace_time_only() {
     cluster.until("all shards are led", || async { cluster.all_led(left[0]).await }).await;
     let voters = |cluster: &TestCluster| cluster.node(left[0]).directory.view().places.concat();
     let before = voters(&cluster);
-    cluster.clock.advance(Duration::from_secs(200));
+    cluster.advance(Duration::from_secs(200));
     // A change of the book that the director makes shows that it has looked.
     cluster.node(left[0]).membership().drain_node(left[2], false).await.expect("told");
     cluster.node(left[0]).membership().drain_node(left[2], true).await.expect("told");
     cluster.same_view().await;
     assert_eq!(voters(&cluster), before, "a suspicion moves nothing");
-    cluster.clock.advance(Duration::from_secs(301));
+    cluster.advance(Duration::from_secs(301));
     cluster.at_rest(&left, 3).await;
     cluster.start(&victim).await;
     cluster.entered(&victim).await;
@@ -295,9 +291,9 @@ async fn leaderships_are_handed_over_by_name_and_nonsense_is_refused() {
     let membership = cluster.node("b").membership();
     for name in ABC {
         cluster.until("handed over", || async { membership.transfer_shard(1, name).await.is_ok() }).await;
-        cluster.until("led there", || async {
-            cluster.node("a").status().await.shards[1].leader.as_deref() == Some(name)
-        }).await;
+        cluster
+            .until("led there", || async { cluster.node("a").status().await.shards[1].leader.as_deref() == Some(name) })
+            .await;
     }
     let code = |answer: Result<(), grain_contract::Rejection>| answer.expect_err("refused").code;
     assert_eq!(code(membership.transfer_shard(99, "a").await), Code::Invalid);
@@ -320,15 +316,94 @@ async fn a_node_that_flaps_twenty_times_moves_nothing_and_loses_no_reminder() {
     for round in 0..20 {
         cluster.isolate(ABC[round % 3]);
         let other = ABC[(round + 1) % 3];
-        cluster.until("the majority serves", || async {
-            cluster.node(other).add("k", &format!("{round}")).await.is_ok()
-        }).await;
+        cluster
+            .until("the majority serves", || async { cluster.node(other).add("k", &format!("{round}")).await.is_ok() })
+            .await;
         cluster.net.heal();
     }
     cluster.at_rest(&ABC, 3).await;
     cluster.same_view().await;
     assert_eq!(cluster.node("a").directory.view().version, version, "nobody moved");
-    cluster.clock.advance(Duration::from_secs(60));
+    cluster.advance(Duration::from_secs(60));
     cluster.reminders_told_once(12, due).await;
     assert_eq!(cluster.node("b").sum("k").await, Ok(20));
+}
+
+/// [K1] From one node to three: nothing needs three but the safety of a failure.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_node_grows_to_three() {
+    let mut cluster = TestCluster::founded(Settings::founders(&["a"])).await;
+    cluster.at_rest(&["a"], 1).await;
+    cluster.until("it serves", || async { cluster.node("a").add("k", "1").await.is_ok() }).await;
+    cluster.start("b").await;
+    cluster.entered("b").await;
+    cluster.at_rest(&["a", "b"], 2).await;
+    cluster.start("c").await;
+    cluster.entered("c").await;
+    cluster.at_rest(&ABC, 3).await;
+    cluster.kill("a").await;
+    cluster.until("it bears a loss", || async { cluster.node("c").sum("k").await == Ok(1) }).await;
+}
+
+/// [FR-151] Nobody is ever pushed the book: everybody pulls it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_that_is_lost_is_made_good() {
+    let mut cluster = TestCluster::new(Settings::founders(&ABC));
+    cluster.net.lose("book.learn");
+    cluster.start_all(&ABC).await;
+    cluster.start("d").await;
+    cluster.entered("d").await;
+    cluster.at_rest(&["a", "b", "c", "d"], 3).await;
+    let version = cluster.node("d").directory.view().version;
+    cluster.node("d").membership().drain_node("d", false).await.expect("told");
+    cluster
+        .until("all know it", || async { cluster.nodes.values().all(|node| node.directory.view().version > version) })
+        .await;
+    cluster.at_rest(&ABC, 3).await;
+    cluster.same_view().await;
+}
+
+/// [FR-017] Clocks ten minutes apart: nobody is called dead, joins and moves go on, no reminder is early (the toy panics then).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clocks_that_are_minutes_apart_kill_nobody() {
+    let skew = [("a".to_owned(), 300_000), ("b".to_owned(), -300_000)].into_iter().collect();
+    let mut cluster = TestCluster::founded(Settings { skew, ..Settings::founders(&ABC) }).await;
+    cluster.at_rest(&ABC, 3).await;
+    let load = Load::start(&cluster);
+    for name in ABC {
+        cluster
+            .until("handed over", || async { cluster.node("a").membership().transfer_shard(0, name).await.is_ok() })
+            .await;
+    }
+    cluster.start("d").await;
+    cluster.entered("d").await;
+    cluster.at_rest(&["a", "b", "c", "d"], 3).await;
+    cluster.restart("b").await;
+    cluster.at_rest(&["a", "b", "c", "d"], 3).await;
+    let view = cluster.node("c").directory.view();
+    assert!(view.members.values().all(|member| member.state == MemberState::Up));
+    load.end_at(&cluster, &["a", "c", "d"]).await;
+}
+
+/// [FR-121] A node that is dead for good is removed at once, under load, however far it was behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_node_is_removed_at_once() {
+    let mut cluster = TestCluster::founded(Settings::founders(&ABC)).await;
+    cluster.start("d").await;
+    cluster.entered("d").await;
+    cluster.at_rest(&["a", "b", "c", "d"], 3).await;
+    let victim = cluster.holder_besides_the_director().await;
+    cluster.kill(&victim).await;
+    let load = Load::start(&cluster);
+    let left: Vec<String> = cluster.nodes.keys().cloned().collect();
+    let left: Vec<&str> = left.iter().map(String::as_str).collect();
+    cluster.until("told", || async { cluster.node(left[0]).membership().remove_node(&victim).await.is_ok() }).await;
+    cluster.at_rest(&left, 3).await;
+    cluster
+        .until("it is gone", || async {
+            let view = cluster.node(left[1]).directory.view();
+            view.members.values().any(|member| member.name == victim && member.state == MemberState::Gone)
+        })
+        .await;
+    load.end(&cluster).await;
 }

@@ -2,7 +2,7 @@
 
 use super::book;
 use super::ground::Inner;
-use crate::hop::wire::read_rejection;
+use super::wire::read_rejection;
 use crate::peers::{CallError, Refused};
 use crate::{Request, refusal};
 use bytes::Bytes;
@@ -34,7 +34,8 @@ impl Inner {
     ) -> Result<A, CallError> {
         let body = Bytes::from(question.encode_to_vec());
         let answer = self.ground.peers.call(to, method, body, within).await?;
-        A::decode(answer).map_err(|error| CallError::Refused(Refused::Other(format!("an answer that is none: {error}"))))
+        A::decode(answer)
+            .map_err(|error| CallError::Refused(Refused::Other(format!("an answer that is none: {error}"))))
     }
 
     /// The book, by the silo of this node: it finds the owner if it knows any replica of shard 0.

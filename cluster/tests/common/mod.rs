@@ -40,6 +40,8 @@ pub struct Settings {
     pub shards: u32,
     pub grace: Duration,
     pub timing: Timing,
+    /// How far the clocks of some machines are off. Milliseconds.
+    pub skew: BTreeMap<String, i64>,
 }
 
 impl Settings {
@@ -50,7 +52,7 @@ impl Settings {
             election_max: Duration::from_millis(1_200),
         };
         let founders = names.iter().map(|name| (*name).to_owned()).collect();
-        Self { founders, shards: 4, grace: Duration::from_secs(300), timing }
+        Self { founders, shards: 4, grace: Duration::from_secs(300), timing, skew: BTreeMap::new() }
     }
 }
 
@@ -111,7 +113,8 @@ impl Node {
 pub struct TestCluster {
     pub settings: Settings,
     pub net: Net,
-    pub clock: ManualClock,
+    /// Of each machine, by name: they outlive its processes.
+    clocks: BTreeMap<String, ManualClock>,
     pub nodes: BTreeMap<String, Node>,
     dir: tempfile::TempDir,
     boots: AtomicU64,
@@ -123,7 +126,7 @@ impl TestCluster {
         Self {
             settings,
             net: Net::default(),
-            clock: ManualClock::at(Timestamp(START)),
+            clocks: BTreeMap::new(),
             nodes: BTreeMap::new(),
             dir: tempfile::tempdir().expect("a folder"),
             boots: AtomicU64::new(1),
@@ -136,6 +139,11 @@ impl TestCluster {
         let names = cluster.settings.founders.clone();
         cluster.start_all(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
         cluster
+    }
+
+    /// Time goes by on all machines alike.
+    pub fn advance(&self, by: Duration) {
+        self.clocks.values().for_each(|clock| clock.advance(by));
     }
 
     pub fn folder(&self, name: &str) -> PathBuf {
@@ -166,7 +174,9 @@ impl TestCluster {
         let options = SiloOptions::new(name, toy::CLAIM, toy::LEASE_EXPIRED, toy::SWEEP, toy::OPEN);
         let mut types = vec![Arc::new(toy::Toys) as _];
         types.extend(membership::grain_types());
-        let clock = Arc::new(self.clock.clone());
+        let skew = settings.skew.get(name).copied().unwrap_or(0);
+        let clock = self.clocks.entry(name.to_owned()).or_insert_with(|| ManualClock::at(Timestamp(START + skew)));
+        let clock = Arc::new(clock.clone());
         let silo = Silo::start(host.clone(), options, types, Arc::new(Nothing), clock.clone(), around).await;
         let silo = silo.expect("one kind each");
         port.plug_in(host.clone());

@@ -7,6 +7,7 @@ use parking_lot::{Mutex, RwLock};
 use shard::{Host, LinkError, NodeId, RaftFrame, RaftLink, ShardId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -22,6 +23,8 @@ struct Wire {
     ports: RwLock<BTreeMap<String, Arc<Port>>>,
     /// Nothing goes from the first to the second.
     cuts: RwLock<BTreeSet<(String, String)>>,
+    /// Calls of these methods never arrive.
+    lost: RwLock<BTreeSet<&'static str>>,
     refreshing: Mutex<()>,
 }
 
@@ -35,6 +38,8 @@ pub struct Port {
     pub services: Arc<Switchboard>,
     cluster: RwLock<Option<uuid::Uuid>>,
     attached: watch::Sender<Attached>,
+    /// Calls of others that came here.
+    pub served: AtomicU64,
 }
 
 impl Net {
@@ -48,6 +53,7 @@ impl Net {
             services: Arc::default(),
             cluster: RwLock::default(),
             attached: watch::Sender::default(),
+            served: AtomicU64::new(0),
         })
     }
 
@@ -57,10 +63,22 @@ impl Net {
         self.refresh();
     }
 
+    /// From one moment to the next, only these are cut.
+    pub fn cut_only(&self, pairs: &[(&str, &str)]) {
+        let both = |(a, b): &(&str, &str)| [((*a).to_owned(), (*b).to_owned()), ((*b).to_owned(), (*a).to_owned())];
+        *self.0.cuts.write() = pairs.iter().flat_map(both).collect();
+        self.refresh();
+    }
+
     /// Only what the first sends to the second is lost.
     pub fn cut_one_way(&self, from: &str, to: &str) {
         self.0.cuts.write().insert((from.to_owned(), to.to_owned()));
         self.refresh();
+    }
+
+    /// From now on, calls of this method are lost on the way.
+    pub fn lose(&self, method: &'static str) {
+        self.0.lost.write().insert(method);
     }
 
     pub fn heal(&self) {
@@ -165,7 +183,11 @@ impl Peers for Line {
         let (me, from) = (self.0.clone(), self.me());
         Box::pin(async move {
             let port = me.reach(to).ok_or_else(|| CallError::NotSent("it cannot be reached".to_owned()))?;
+            if me.net.0.lost.read().contains(method) {
+                return Err(CallError::Unknown("lost on the way".to_owned()));
+            }
             let service = port.services.clone();
+            port.served.fetch_add(1, Ordering::SeqCst);
             // As over a real wire: who hangs up does not end the work at the other end.
             let work = tokio::spawn(async move { service.handle(from, method, body, within).await });
             let unknown = |why: &str| CallError::Unknown(why.to_owned());

@@ -46,8 +46,7 @@ async fn give(inner: &Arc<Inner>, epoch: u64, step: &Step) -> Result<(), String>
         let obeyed = tokio::time::timeout(ORDER_MAX, orders::obey(inner, &order)).await;
         return obeyed.unwrap_or_else(|_| Err("It was not done in time.".to_owned()));
     }
-    let answer: NodeOrderAnswer =
-        inner.call(to, ORDER, &order, ORDER_MAX).await.map_err(|error| error.to_string())?;
+    let answer: NodeOrderAnswer = inner.call(to, ORDER, &order, ORDER_MAX).await.map_err(|error| error.to_string())?;
     if answer.refused.is_empty() { Ok(()) } else { Err(answer.refused) }
 }
 

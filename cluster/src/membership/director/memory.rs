@@ -43,8 +43,7 @@ impl Memory {
 
     /// Shards whose last election is a while ago.
     pub(super) fn calm(&self, options: &MembershipOptions, now: u64) -> BTreeSet<ShardId> {
-        let is_calm =
-            |(_, (_, since)): &(&ShardId, &(u64, u64))| now.saturating_sub(*since) >= millis(options.settle);
+        let is_calm = |(_, (_, since)): &(&ShardId, &(u64, u64))| now.saturating_sub(*since) >= millis(options.settle);
         self.terms.iter().filter(is_calm).map(|(shard, _)| *shard).collect()
     }
 }

@@ -12,12 +12,12 @@ use super::book::{self, Book, book_of, to_view};
 use super::ground::Inner;
 use super::plan::{Limits, Picture, Plan, plan};
 use act::act;
-pub(super) use look::ask_all;
-use look::look;
-use memory::Memory;
 use futures::future::join_all;
 use grain_contract::Rejection;
 use granary_proto::peers::{BookPlace, BookView, LearnAnswer, PlaceBook, ReadBook};
+pub(super) use look::ask_all;
+use look::look;
+use memory::Memory;
 use shard::{NodeId, ShardId};
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,12 +74,7 @@ async fn direct(inner: &Arc<Inner>, epoch: u64) {
 }
 
 /// Look, plan, act. True if there is more to do at once.
-async fn round(
-    inner: &Arc<Inner>,
-    epoch: u64,
-    memory: &mut Memory,
-    pushed: &mut u64,
-) -> Result<bool, Rejection> {
+async fn round(inner: &Arc<Inner>, epoch: u64, memory: &mut Memory, pushed: &mut u64) -> Result<bool, Rejection> {
     let within = inner.options.call_within;
     let view = inner.ask_here(book::READ, &ReadBook { since: 0 }, within).await?;
     let Some(book) = book_of(&view) else { return Ok(false) };

@@ -56,17 +56,13 @@ pub(super) fn decide<'a>(having: &Having<'a>, others: &[Greeting]) -> Act<'a> {
 
 /// This node is the first founder and everybody it meets is empty.
 fn found<'a>(me: &Greeting, others: &[Greeting]) -> Act<'a> {
-    let missing: Vec<&str> = me.founders[1..]
-        .iter()
-        .filter(|name| !others.iter().any(|it| it.name == **name))
-        .map(String::as_str)
-        .collect();
+    let missing: Vec<&str> =
+        me.founders[1..].iter().filter(|name| !others.iter().any(|it| it.name == **name)).map(String::as_str).collect();
     if !missing.is_empty() {
         return Act::Wait(format!("Not all founders were reached; missing: {}.", missing.join(", ")));
     }
-    let facts = |it: &Greeting| {
-        format!("{} shards, {} replicas, founders {}", it.shards, it.replicas, it.founders.join(", "))
-    };
+    let facts =
+        |it: &Greeting| format!("{} shards, {} replicas, founders {}", it.shards, it.replicas, it.founders.join(", "));
     // Also who is no founder: a node that was told another list might be the first of it.
     if let Some(other) = others.iter().find(|it| facts(it) != facts(me)) {
         let (wanted, found) = (facts(me), facts(other));

@@ -44,7 +44,10 @@ pub(super) async fn go_on(inner: &Inner, notes: &Notes) -> Result<Option<String>
     }
     match inner.ask(book::FOUND, &FoundBook { view: Some(page.clone()) }).await {
         Ok(view) => {
-            inner.ground.directory.learn(to_view(&view).ok_or_else(|| Error::Options("the book cannot be read".into()))?);
+            inner
+                .ground
+                .directory
+                .learn(to_view(&view).ok_or_else(|| Error::Options("the book cannot be read".into()))?);
             Notes::remove(&inner.options.data_dir)?;
             tracing::info!(%cluster, nodes = page.members.len(), shards = page.places.len(), "the cluster is founded");
             Ok(None)
@@ -147,8 +150,11 @@ fn first_page(cluster: Uuid, members: Vec<BookMember>, shards: u32, replicas: us
     let ring = Ring::new(members.iter().map(|member| Site::new(&member.name, &member.zone)));
     let ids: BTreeMap<&str, NodeId> = members.iter().map(|member| (member.name.as_str(), member.node_id)).collect();
     let place = |shard| {
-        let mut voters: Vec<NodeId> =
-            ring.replicas(ShardId(shard), replicas.max(1)).iter().filter_map(|name| ids.get(&**name).copied()).collect();
+        let mut voters: Vec<NodeId> = ring
+            .replicas(ShardId(shard), replicas.max(1))
+            .iter()
+            .filter_map(|name| ids.get(&**name).copied())
+            .collect();
         voters.sort_unstable();
         BookPlace { shard, replicas: voters }
     };

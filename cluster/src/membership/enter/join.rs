@@ -20,11 +20,7 @@ pub(super) struct Patience(Option<Instant>);
 
 /// `None` once this node is a member; otherwise what is missing. It may die between being written into the book and taking the
 /// id: then it asks again under the same id, and the book says the same.
-pub(super) async fn join(
-    inner: &Inner,
-    through: &[NodeId],
-    patience: &mut Patience,
-) -> Result<Option<String>, Error> {
+pub(super) async fn join(inner: &Inner, through: &[NodeId], patience: &mut Patience) -> Result<Option<String>, Error> {
     let shards = inner.ground.host.shards();
     let question = JoinBook { me: Some(inner.member()), old_is_alive: false, shards };
     let mut why = String::new();

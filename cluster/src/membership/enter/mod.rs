@@ -16,9 +16,9 @@ pub(super) mod take_up;
 
 pub(super) use found::{adopt, begin};
 
+use super::Error;
 use super::ask::GREET;
 use super::ground::Inner;
-use super::Error;
 use decide::{Act, Having, decide};
 use futures::future::join_all;
 use granary_proto::peers::{GreetRequest, Greeting};
