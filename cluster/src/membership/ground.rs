@@ -9,7 +9,6 @@ use shard::NodeId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 /// What a membership stands on.
@@ -37,7 +36,6 @@ pub(super) struct Inner {
     pub(super) starts: Vec<AtomicU64>,
     /// This node is out of the cluster for good.
     pub(super) removed: watch::Sender<bool>,
-    pub(super) stop: CancellationToken,
 }
 
 impl Inner {
@@ -50,7 +48,6 @@ impl Inner {
             director: AtomicU64::new(0),
             starts,
             removed: watch::Sender::new(false),
-            stop: CancellationToken::new(),
         })
     }
 

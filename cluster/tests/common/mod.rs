@@ -6,13 +6,14 @@
 pub mod net;
 
 use crate::toy;
-use cluster::membership::{self, ClusterStatus, Error, Ground};
+use cluster::membership::{self, ClusterStatus, Error, Ground, ShardStatus};
+use cluster::placement::{Ring, Site};
 use cluster::{Around, Directory, ManualClock, Membership, MembershipOptions, Request, Silo, SiloOptions, Supplier};
 use futures::future::{BoxFuture, join_all};
 use grain_contract::{CommandId, GrainId, Need, Rejection, Supply, Timestamp};
 use net::{Line, Net, Port};
-use shard::{Host, HostOptions, StateBackend, Timing};
-use std::collections::BTreeMap;
+use shard::{Host, HostOptions, ShardId, StateBackend, Timing};
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -287,21 +288,38 @@ impl TestCluster {
         }
     }
 
-    /// Waits until every shard is where the book has it: led, voters on these nodes only, nothing in motion, and every node
-    /// hosts exactly what it votes in.
+    /// Waits until every shard is where the ring over these nodes has it: led, with exactly these voters, nothing in motion, and
+    /// no replica anywhere else.
     pub async fn at_rest(&self, names: &[&str], replicas: usize) {
+        let ring = Ring::new(names.iter().map(|name| Site::new(name, "")));
+        let wanted = |shard: u32| -> BTreeSet<String> {
+            ring.replicas(ShardId(shard), replicas).iter().map(|name| name.to_string()).collect()
+        };
         self.until(&format!("at rest on {names:?}"), || async {
             let status = self.node(names[0]).status().await;
             let is_placed = status.shards.iter().all(|shard| {
+                let voters: BTreeSet<_> =
+                    shard.replicas.iter().filter(|it| it.voter).map(|it| it.node.clone()).collect();
                 shard.leader.is_some()
                     && shard.moving.is_none()
-                    && shard.replicas.len() == replicas
-                    && shard.replicas.iter().all(|it| it.voter && names.contains(&it.node.as_str()))
+                    && shard.replicas.len() == voters.len()
+                    && voters == wanted(shard.shard)
             });
             let hosted: usize = self.nodes.values().map(|node| node.host.hosted().len()).sum();
-            is_placed && hosted == replicas * status.shards.len()
+            is_placed && hosted == replicas.min(names.len()) * status.shards.len()
         })
         .await;
+    }
+
+    /// Of each shard, as its leader says.
+    pub async fn voters(&self, by: &str) -> Vec<Vec<String>> {
+        let of = |shard: &ShardStatus| shard.replicas.iter().filter(|it| it.voter).map(|it| it.node.clone()).collect();
+        self.node(by).status().await.shards.iter().map(of).collect()
+    }
+
+    pub fn directs(&self, name: &str) -> bool {
+        let shard = self.node(name).host.shard(ShardId(0)).expect("a shard");
+        shard.leadership().borrow().epoch.is_some()
     }
 
     pub async fn all_led(&self, by: &str) -> bool {
