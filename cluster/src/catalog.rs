@@ -9,10 +9,12 @@ use grain_contract::{Epoch, GrainId};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
+use tokio::sync::Notify;
 
 #[derive(Default)]
 pub(crate) struct Catalog {
     state: Mutex<State>,
+    closing: Notify,
 }
 
 #[derive(Default)]
@@ -43,6 +45,19 @@ impl Catalog {
         };
         for activation in dropped.values() {
             activation.invalidate();
+        }
+        self.closing.notify_waiters();
+    }
+
+    /// Ends once the shard is not led here any more and its activations were dropped.
+    pub(crate) async fn closed(&self) {
+        loop {
+            // Waits from before the look, so a close between the two is not missed.
+            let closing = self.closing.notified();
+            if self.state.lock().epoch.is_none() {
+                return;
+            }
+            closing.await;
         }
     }
 

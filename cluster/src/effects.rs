@@ -30,7 +30,10 @@ pub(crate) fn act(
             Effect::Expect { attempt, queue, lease, body: _ } => {
                 hub.dispatch.expect((room.id, epoch), grain, attempt, queue, lease);
             }
-            Effect::Changed => hub.watches.changed(grain),
+            Effect::Changed => {
+                hub.watches.changed(grain);
+                hub.interests.changed(grain);
+            }
             Effect::Deactivate => told.deactivate = true,
         }
     }

@@ -1,14 +1,14 @@
 //! What the parts of one silo share.
 
 use crate::dispatch::Dispatch;
-use crate::events::Readers;
-use crate::hop::Around;
+use crate::events::{Readers, Tails};
+use crate::hop::way::Hints;
+use crate::hop::{Around, Parcels};
 use crate::metrics::Metrics;
 use crate::room::Room;
-use crate::watch::Watches;
+use crate::watch::{Interests, Watches};
 use crate::{Clock, SiloOptions, Supplier};
 use grain_contract::{GrainId, GrainKind, GrainType};
-use shard::{NodeId, ShardId};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,6 +17,13 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) struct Hub {
     pub(crate) around: Around,
+    pub(crate) hints: Hints,
+    pub(crate) parcels: Parcels,
+    /// Questions of peers being answered.
+    pub(crate) serving: AtomicUsize,
+    /// What other silos watch here.
+    pub(crate) interests: Interests,
+    pub(crate) tails: Tails,
     pub(crate) options: SiloOptions,
     pub(crate) types: HashMap<GrainKind, Arc<dyn GrainType>>,
     pub(crate) supplier: Arc<dyn Supplier>,
@@ -45,11 +52,6 @@ impl Hub {
     pub(crate) fn room(&self, grain: &GrainId) -> &Arc<Room> {
         let shards = u32::try_from(self.rooms.len()).unwrap_or(u32::MAX);
         &self.rooms[crate::placement::home_of(grain, shards).0 as usize]
-    }
-
-    /// Who leads the shard, as far as is known here; may be wrong.
-    pub(crate) fn leader_of(&self, shard: ShardId) -> Option<NodeId> {
-        self.rooms.get(shard.0 as usize)?.store.leadership().borrow().leader
     }
 
     pub(crate) fn is_draining(&self) -> bool {

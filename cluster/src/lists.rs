@@ -1,9 +1,10 @@
 //! One list over all shards: each gives its entries in order, here they are merged.
 
-use crate::refusal;
-use crate::room::Room;
+use crate::hop::index::Page;
+use crate::hub::Hub;
 use grain_contract::{Code, GrainId, IndexEntry, Rejection, TenantId, limits};
 use std::sync::Arc;
+use tokio::time::Instant;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexPage {
@@ -15,21 +16,19 @@ pub struct IndexPage {
 
 /// A page of one tenant's entries behind `page_token` (empty = from the start). The token names the last entry seen, so
 /// entries that come or go meanwhile shift nothing.
-pub(crate) fn index_page(
-    rooms: &[Arc<Room>],
+pub(crate) async fn index_page(
+    hub: &Arc<Hub>,
     index: &str,
     tenant: &TenantId,
     page_token: &str,
     limit: usize,
+    deadline: Instant,
 ) -> Result<IndexPage, Rejection> {
     let limit = limit.clamp(1, limits::PAGE_MAX);
     let after = if page_token.is_empty() { None } else { Some(from_token(page_token, tenant)?) };
-    let mut entries = Vec::new();
-    for room in rooms {
-        // One more than asked for tells whether there is a next page.
-        let part = room.store.index(index, tenant, after.as_ref(), limit + 1).map_err(refusal::of_store)?;
-        entries.extend(part);
-    }
+    // One more than asked for tells whether there is a next page.
+    let page = Page { index: index.to_owned(), tenant: tenant.clone(), after, limit: limit + 1 };
+    let mut entries = hub.index(page, deadline).await?;
     entries.sort_by(|a, b| (&a.sort, &a.grain.key, &a.grain.kind).cmp(&(&b.sort, &b.grain.key, &b.grain.kind)));
     let is_last = entries.len() <= limit;
     entries.truncate(limit);

@@ -16,6 +16,12 @@ pub struct MetricsSnapshot {
     pub activations_dropped: u64,
     pub activation_bytes: u64,
     pub calls_in_progress: u64,
+    /// Calls that were put to a grain's owner on another node: each hop counts.
+    pub hops: u64,
+    /// Hops that found no owner there, or whose outcome is not known.
+    pub hops_failed: u64,
+    /// Calls of other nodes that were taken here.
+    pub hops_served: u64,
     pub turns: u64,
     pub turns_reloaded: u64,
     pub commits: u64,
@@ -41,20 +47,7 @@ pub struct MetricsSnapshot {
     pub service_restarts: u64,
 }
 
-const CODES: [Code; 12] = [
-    Code::Invalid,
-    Code::NotFound,
-    Code::Conflict,
-    Code::WrongState,
-    Code::StaleToken,
-    Code::Gap,
-    Code::TooLarge,
-    Code::Overloaded,
-    Code::Unavailable,
-    Code::Denied,
-    Code::Quarantined,
-    Code::Internal,
-];
+const CODES: [Code; 12] = Code::ALL;
 
 /// The counters themselves. Gauges of the shards (reminders, outbox) are kept by their rooms and summed at a snapshot.
 #[derive(Default)]
@@ -62,6 +55,9 @@ pub(crate) struct Metrics {
     pub activations_created: AtomicU64,
     pub activations_dropped: AtomicU64,
     pub activation_bytes: AtomicU64,
+    pub hops: AtomicU64,
+    pub hops_failed: AtomicU64,
+    pub hops_served: AtomicU64,
     pub turns: AtomicU64,
     pub turns_reloaded: AtomicU64,
     pub commits: AtomicU64,
@@ -103,6 +99,9 @@ impl Metrics {
             activations_created: created,
             activations_dropped: dropped,
             activation_bytes: read(&self.activation_bytes),
+            hops: read(&self.hops),
+            hops_failed: read(&self.hops_failed),
+            hops_served: read(&self.hops_served),
             turns: read(&self.turns),
             turns_reloaded: read(&self.turns_reloaded),
             commits: read(&self.commits),

@@ -27,7 +27,8 @@ pub struct SiloOptions {
     pub lease_expired: Method,
     /// empty → empty
     pub sweep: Method,
-    /// Index of the grains that are woken after a takeover and swept from time to time.
+    /// Index of the grains that are woken after a takeover and swept from time to time. An entry whose value is
+    /// [`grain_contract::NOTHING_TO_TELL`] is swept only.
     pub sweep_index: &'static str,
 }
 

@@ -137,6 +137,11 @@ async fn deliver(hub: Arc<Hub>, record: OutboxRecord) -> (GrainId, u64) {
     let Err(rejection) = until_answered(&hub, &target, method, body.clone()).await else {
         return (record.grain, record.sequence);
     };
+    if hub.stop.is_cancelled() {
+        // That the silo stops is not the target's word and must not reach the sender as one: the call is still open in the
+        // rows. The service that polls this is ended.
+        return std::future::pending().await;
+    }
     match on_rejected {
         Some(back) => {
             let told = CallRejected {

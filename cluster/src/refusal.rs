@@ -15,6 +15,11 @@ pub(crate) fn overloaded(what: &str, limit: usize) -> Rejection {
     )
 }
 
+pub(crate) fn too_busy(who: &str) -> Rejection {
+    let message = format!("Expected {who} to have time, but it has too much to do; try again in {RETRY_HINT_MS} ms.");
+    Rejection::new(Code::Overloaded, message)
+}
+
 pub(crate) fn unavailable(why: impl std::fmt::Display) -> Rejection {
     Rejection::new(Code::Unavailable, format!("Expected a shard that takes commits, but {why}."))
 }

@@ -45,12 +45,11 @@ impl Room {
         }
     }
 
+    /// What is wrong with its services.
     pub(crate) fn complaints(&self) -> impl Iterator<Item = String> + '_ {
-        let leaderless = self.store.leadership().borrow().leader.is_none().then(|| "it has no leader".to_owned());
         [&self.wheel_pulse, &self.outbox_pulse, &self.waker_pulse]
             .into_iter()
             .filter_map(|pulse| pulse.complaint())
-            .chain(leaderless)
             .map(|why| format!("shard {}: {why}", self.id.0))
     }
 }

@@ -1,17 +1,19 @@
 //! One process that hosts activations.
 
 use crate::dispatch::Dispatch;
-use crate::events::{Readers, keep_all, run_keeper, run_retention};
-use crate::hop::Around;
+use crate::events::{Readers, Tails, run_keeper, run_retention, run_tails};
+use crate::hop::rows::RowsOf;
+use crate::hop::way::Hints;
+use crate::hop::{Around, Parcels};
 use crate::hub::Hub;
 use crate::metrics::Metrics;
 use crate::room::{self, Room};
 use crate::service::{Pulse, keep_running};
 use crate::store::{HostedShard, Store};
-use crate::watch::Watches;
+use crate::watch::{Interests, Watches};
 use crate::{
     Clock, EventReader, Health, IndexPage, MetricsSnapshot, ReadEvents, SiloOptions, Watch, WorkerHello, WorkerSession,
-    dispatch, events, lists, reaper, refusal,
+    dispatch, drain, events, health, hop, lists, reaper, watch,
 };
 use futures::future::BoxFuture;
 use grain_contract::{CommandId, GrainId, GrainType, Method, Need, Rejection, Row, Supply, Table, TenantId};
@@ -24,6 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Fetches what a grain needs and does not own.
@@ -42,6 +45,12 @@ pub enum Error {
 }
 
 /// A call of a grain.
+///
+/// What may have happened is made again behind the caller's back only if a second time has no second effect: if there is a
+/// `command` (the stored reply answers), or if the grain's kind says so of the method
+/// ([`grain_contract::GrainType::is_idempotent`]). Of the calls of runs all are, but for an observation, which would be in the
+/// journal twice; of releases and definitions all. A submission or a load that was made again in this way may be answered as a
+/// repeat although its caller made it once.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub target: GrainId,
@@ -49,7 +58,7 @@ pub struct Request {
     pub body: Vec<u8>,
     /// Repeats of the same command get the stored reply.
     pub command: Option<CommandId>,
-    pub deadline: tokio::time::Instant,
+    pub deadline: Instant,
 }
 
 /// Handle of a running silo; cheap to clone. The silo runs until [`Silo::drain`].
@@ -65,6 +74,9 @@ struct Services {
     relay: Arc<Pulse>,
     keeper: Arc<Pulse>,
     retention: Arc<Pulse>,
+    tails: Arc<Pulse>,
+    watching: Arc<Pulse>,
+    telling: Arc<Pulse>,
 }
 
 impl Silo {
@@ -111,6 +123,11 @@ impl Silo {
         let hub = Arc::new_cyclic(|hub| Hub {
             around,
             dispatch: Arc::new(Dispatch::new(hub.clone(), rooms.len(), options.lease, clock.clone())),
+            hints: Hints::new(rooms.len()),
+            parcels: Parcels::default(),
+            serving: AtomicUsize::new(0),
+            interests: Interests::default(),
+            tails: Tails::new(rooms.len()),
             options,
             types: by_kind,
             supplier,
@@ -127,6 +144,7 @@ impl Silo {
             over_budget: Notify::new(),
             stop: CancellationToken::new(),
         });
+        hub.around.services.mount(hop::SERVICE, Arc::new(hop::Served(Arc::downgrade(&hub))));
         let services = Services::start(&hub);
         Ok(Silo { hub, services: Arc::new(services) })
     }
@@ -151,9 +169,18 @@ impl Silo {
         table: Table,
         after: Option<&[u8]>,
         limit: usize,
-        _deadline: tokio::time::Instant,
+        deadline: Instant,
     ) -> Result<Vec<Row>, Rejection> {
-        self.hub.room(target).store.rows(target, table, after, limit).map_err(refusal::of_store)
+        let question = RowsOf { grain: target.clone(), table, after: after.map(<[u8]>::to_vec), limit };
+        Ok(self.hub.rows(vec![question], deadline).await?.pop().unwrap_or_default())
+    }
+
+    /// The same for many tables of many grains, in the order of the questions, in one call an owner.
+    ///
+    /// # Errors
+    /// As [`Silo::rows`].
+    pub async fn rows_of(&self, questions: Vec<RowsOf>, deadline: Instant) -> Result<Vec<Vec<Row>>, Rejection> {
+        self.hub.rows(questions, deadline).await
     }
 
     /// One page of a tenant's entries of an index over all shards; `page_token` is empty or that of the page before; at most
@@ -167,9 +194,9 @@ impl Silo {
         tenant: &TenantId,
         page_token: &str,
         limit: usize,
-        _deadline: tokio::time::Instant,
+        deadline: Instant,
     ) -> Result<IndexPage, Rejection> {
-        lists::index_page(&self.hub.rooms, index, tenant, page_token, limit)
+        lists::index_page(&self.hub, index, tenant, page_token, limit, deadline).await
     }
 
     /// Tells when the grain changes, from now on.
@@ -190,15 +217,7 @@ impl Silo {
     }
 
     pub fn health(&self) -> Health {
-        let stopped: Option<String> = self.hub.rooms.iter().find_map(|room| room.store.stopped());
-        let live = stopped.is_none();
-        let mut reasons: Vec<String> = stopped.map(|why| format!("the store has stopped: {why}")).into_iter().collect();
-        if self.hub.is_draining() {
-            reasons.push("this silo is shutting down".to_owned());
-        }
-        reasons.extend(self.hub.rooms.iter().flat_map(|room| room.complaints()));
-        reasons.extend(self.services.complaints());
-        Health { live, ready: reasons.is_empty(), reasons }
+        health::of(&self.hub, self.services.complaints())
     }
 
     pub fn metrics(&self) -> MetricsSnapshot {
@@ -219,25 +238,13 @@ impl Silo {
         }
     }
 
-    /// Stops admitting, lets calls end, keeps the cursors, ends the services and waits for the last turn; gives up waiting
-    /// after `deadline`. The host is the caller's to close. What was not finished is in rows.
+    /// Gives away what it leads (alone: admits no more and lets calls end), keeps the cursors, ends the services and waits for
+    /// the last turn; gives up waiting after `deadline`. With others beside it, calls are answered before, during and after it,
+    /// for as long as the peers can be reached. The host is the caller's to close. What was not finished is in rows.
     pub async fn drain(&self, deadline: Duration) {
-        let until = tokio::time::Instant::now() + deadline;
-        self.hub.draining.store(true, Ordering::Release);
-        self.hub.dispatch.drain();
-        let _ = tokio::time::timeout_at(until, none_left(&self.hub.calls, &self.hub.call_ended)).await;
-        let _ = tokio::time::timeout_at(until, keep_all(&self.hub)).await;
-        self.hub.stop.cancel();
-        let mut tasks = std::mem::take(&mut *self.services.tasks.lock());
-        let ended = async { while tasks.join_next().await.is_some() {} };
-        let _ = tokio::time::timeout_at(until, ended).await;
-        let _ = tokio::time::timeout_at(until, none_left(&self.hub.turns_running, &self.hub.turn_ended)).await;
-    }
-}
-
-impl Silo {
-    pub(crate) fn hub(&self) -> &Arc<Hub> {
-        &self.hub
+        let until = Instant::now() + deadline;
+        let tasks = std::mem::take(&mut *self.services.tasks.lock());
+        drain::drain(&self.hub, tasks, until).await;
     }
 }
 
@@ -246,20 +253,6 @@ impl Silo {
     /// Ends everything at once and keeps nothing, as a crash does.
     pub(crate) fn kill(&self) {
         self.hub.stop.cancel();
-    }
-}
-
-/// Ends when the counter stands at zero; `ended` is told each time it may.
-async fn none_left(counter: &AtomicUsize, ended: &Notify) {
-    loop {
-        // Waits from before the look, so an end between the two is not missed.
-        let told = ended.notified();
-        tokio::pin!(told);
-        told.as_mut().enable();
-        if counter.load(Ordering::Acquire) == 0 {
-            return;
-        }
-        told.await;
     }
 }
 
@@ -274,6 +267,9 @@ impl Services {
         let relay = run(&mut tasks, hub, "the relay of workers", dispatch::run_relay);
         let keeper = run(&mut tasks, hub, "the keeper of cursors", run_keeper);
         let retention = run(&mut tasks, hub, "the retention of events", run_retention);
+        let tails = run(&mut tasks, hub, "the look at events elsewhere", run_tails);
+        let watching = run(&mut tasks, hub, "the watch on grains elsewhere", watch::run);
+        let telling = run(&mut tasks, hub, "the word to watchers elsewhere", watch::tell);
         // Without a pulse: a reaper that stands still costs memory, not promises.
         let (reaping, stop) = (reaper::run(hub.clone()), hub.stop.clone());
         tasks.spawn(async move {
@@ -282,11 +278,13 @@ impl Services {
                 () = stop.cancelled() => {}
             }
         });
-        Self { tasks: Mutex::new(tasks), leases, relay, keeper, retention }
+        Self { tasks: Mutex::new(tasks), leases, relay, keeper, retention, tails, watching, telling }
     }
 
     fn complaints(&self) -> impl Iterator<Item = String> + '_ {
-        [&self.leases, &self.relay, &self.keeper, &self.retention].into_iter().filter_map(|pulse| pulse.complaint())
+        [&self.leases, &self.relay, &self.keeper, &self.retention, &self.tails, &self.watching, &self.telling]
+            .into_iter()
+            .filter_map(|pulse| pulse.complaint())
     }
 }
 

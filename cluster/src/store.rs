@@ -1,7 +1,8 @@
 //! What the silo asks of a shard, as a trait: the seam at which tests put a shard that fails on command.
 
 use futures::future::BoxFuture;
-use grain_contract::{CommandId, GrainId, IndexEntry, Row, Table, TenantId, Timestamp};
+use grain_contract::{CommandId, Epoch, GrainId, IndexEntry, Row, Table, TenantId, Timestamp};
+use shard::NodeId;
 use shard::{Commit, Committed, Cursor, Error, GrainRows, Housekeeping, Leadership, OutboxRecord, ReminderRecord};
 use tokio::sync::watch;
 
@@ -32,6 +33,14 @@ pub(crate) trait Store: Send + Sync {
     fn outbox_bounds(&self) -> (u64, u64);
     fn cursors(&self) -> Result<Vec<Cursor>, Error>;
     fn outbox_watch(&self) -> watch::Receiver<u64>;
+    /// This silo has a replica of the shard.
+    fn hosted(&self) -> bool;
+    /// Still the owner, in this epoch: what was read before the question is what was committed last.
+    fn confirm(&self, epoch: Epoch) -> BoxFuture<'_, Result<(), Error>>;
+    /// Who may lead the shard, the most up-to-date first, without this silo; empty unless this silo leads it.
+    fn heirs(&self) -> Vec<NodeId>;
+    /// Hands the leadership over, within a time limit of the shard's own.
+    fn hand_over(&self, to: NodeId) -> BoxFuture<'_, Result<(), Error>>;
     /// `Some(why)` once the store has stopped acknowledging.
     fn stopped(&self) -> Option<String>;
 }
@@ -95,6 +104,24 @@ impl Store for HostedShard {
     }
     fn outbox_watch(&self) -> watch::Receiver<u64> {
         self.shard.outbox_watch()
+    }
+    fn hosted(&self) -> bool {
+        self.shard.hosted()
+    }
+    fn confirm(&self, epoch: Epoch) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(self.shard.confirm(epoch))
+    }
+    fn heirs(&self) -> Vec<NodeId> {
+        let group = self.shard.group();
+        let me = self.host.node_id();
+        // Only the leader knows how far each of them is.
+        let known = |node: &NodeId| Some((group.lag(*node)?, *node));
+        let mut heirs: Vec<(u64, NodeId)> = group.voters.iter().filter(|node| **node != me).filter_map(known).collect();
+        heirs.sort_unstable();
+        heirs.into_iter().map(|(_, node)| node).collect()
+    }
+    fn hand_over(&self, to: NodeId) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(self.shard.transfer_leadership(to))
     }
     fn stopped(&self) -> Option<String> {
         self.host.stopped()

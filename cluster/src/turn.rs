@@ -33,8 +33,19 @@ const SUPPLY_BACKOFF: [u64; 6] = [10, 50, 200, 500, 1_000, 2_000];
 /// What makes a grain take a turn.
 #[derive(Clone, Debug)]
 pub(crate) enum Trigger {
-    Call { method: Method, body: Bytes, command: Option<CommandId> },
-    Reminder { name: String, due: Timestamp },
+    Call {
+        method: Method,
+        body: Bytes,
+        command: Option<CommandId>,
+    },
+    /// A call of the machinery to see after the grain, with an empty body: one that has nothing to do is dropped again.
+    Visit {
+        method: Method,
+    },
+    Reminder {
+        name: String,
+        due: Timestamp,
+    },
     Wake,
 }
 
@@ -43,6 +54,8 @@ pub(crate) struct Done {
     pub(crate) reply: Vec<u8>,
     /// The activation is better dropped now.
     pub(crate) deactivate: bool,
+    /// The reply follows a commit of this turn. Any other comes from memory, and is worth what the ownership is worth.
+    pub(crate) committed: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +63,8 @@ pub(crate) enum Refusal {
     Rejected(Rejection),
     /// This is not the owner any more; nothing happened.
     Moved,
+    /// It may have happened or not.
+    Unknown(Rejection),
 }
 
 impl From<Rejection> for Refusal {
@@ -119,8 +134,23 @@ impl Turns {
         let _running = Running::begin(&self.hub);
         self.wake_if_owed(deadline).await;
         let answer = self.tries(trigger, deadline).await;
+        let answer = if is_from_memory(trigger, &answer) { self.confirmed(answer, deadline).await } else { answer };
         self.wake_if_owed(deadline).await;
         answer
+    }
+
+    /// An answer that rests on no commit leaves only if this is the owner still: one that was frozen or cut off remembers what
+    /// is long past (FR-001, FR-063). The question is asked after the answer was made, so what it says was true then.
+    async fn confirmed(&mut self, answer: Result<Done, Refusal>, deadline: Instant) -> Result<Done, Refusal> {
+        match tokio::time::timeout_at(deadline, self.room.store.confirm(self.epoch)).await {
+            Ok(Ok(())) => answer,
+            Ok(Err(Error::Fenced { .. } | Error::NotLeader { .. })) => {
+                self.loaded = None;
+                Err(Refusal::Moved)
+            }
+            Ok(Err(error)) => Err(refusal::of_store(error).into()),
+            Err(_) => Err(refusal::unavailable("the deadline came before the ownership was confirmed").into()),
+        }
     }
 
     /// The failure of this wake is not the caller's; it stays owed then.
@@ -153,7 +183,7 @@ impl Turns {
             && self.loaded.as_ref().is_some_and(|loaded| loaded.revision > Revision(0))
             && let Some(reply) = self.room.store.stored_reply(&self.id, command).map_err(refusal::of_store)?
         {
-            return Ok(Done { reply, deactivate: false });
+            return Ok(Done { reply, ..Done::default() });
         }
         if let Trigger::Reminder { name, due } = trigger
             && self.loaded.as_ref().is_some_and(|loaded| loaded.reminders.get(name) != Some(due))
@@ -168,12 +198,12 @@ impl Turns {
             clear_fired(&mut turn, name);
         }
         let effects = std::mem::take(&mut turn.effects);
-        let reply =
-            if turn.changes_nothing() { std::mem::take(&mut turn.reply) } else { self.commit(trigger, turn).await? };
+        let committed = !turn.changes_nothing();
+        let reply = if committed { self.commit(trigger, turn).await? } else { std::mem::take(&mut turn.reply) };
         // Nothing to do and nobody asked: memory is for those that work.
         let idle_visit = fresh && !matches!(trigger, Trigger::Call { .. }) && !has_open_work(&effects);
         let told = crate::effects::act(&self.hub, &self.room, self.epoch, &self.id, effects, &mut places);
-        Ok(Done { reply, deactivate: told.deactivate || idle_visit })
+        Ok(Done { reply, deactivate: told.deactivate || idle_visit, committed })
     }
 
     fn load(&mut self) -> Result<(), Rejection> {
@@ -210,6 +240,7 @@ impl Turns {
         let Some(loaded) = &mut self.loaded else { return Err(Failure::Again) };
         let message = match trigger {
             Trigger::Call { method, body, .. } => Message::Call { method: *method, body },
+            Trigger::Visit { method } => Message::Call { method: *method, body: &[] },
             Trigger::Reminder { name, due } => Message::Reminder { name, due: *due },
             Trigger::Wake => Message::Wake,
         };
@@ -233,7 +264,10 @@ impl Turns {
         let reply = if command.is_some() { turn.reply.clone() } else { std::mem::take(&mut turn.reply) };
         let reminders = turn.reminders.clone();
         let has_calls = turn.outbox.iter().any(|m| matches!(m, grain_contract::OutboxMessage::Call { .. }));
-        let repeatable = command.is_some() || !matches!(trigger, Trigger::Call { .. });
+        let repeatable = match trigger {
+            Trigger::Call { method, .. } => command.is_some() || self.behaviour.is_idempotent(*method),
+            Trigger::Visit { .. } | Trigger::Reminder { .. } | Trigger::Wake => true,
+        };
         let started = Instant::now();
         let commit = Commit {
             grain: self.id.clone(),
@@ -284,12 +318,25 @@ impl Turns {
                 if repeatable && led {
                     Failure::Again
                 } else {
-                    refusal::unavailable("the outcome of the commit is not known; repeat it").into()
+                    let rejection = refusal::unavailable("the outcome of the commit is not known; repeat it");
+                    Failure::Refused(Refusal::Unknown(rejection))
                 }
             }
             other => refusal::of_store(other).into(),
         }
     }
+}
+
+/// A call's reply without a commit, or what the grain refused it with. A passing fault rests on nothing.
+fn is_from_memory(trigger: &Trigger, answer: &Result<Done, Refusal>) -> bool {
+    matches!(trigger, Trigger::Call { .. })
+        && match answer {
+            Ok(done) => !done.committed,
+            Err(Refusal::Rejected(rejection)) => {
+                !matches!(rejection.code, Code::Unavailable | Code::Overloaded | Code::Internal)
+            }
+            Err(Refusal::Moved | Refusal::Unknown(_)) => false,
+        }
 }
 
 /// Counts a turn for as long as it runs, so that a stop can wait for the last one.

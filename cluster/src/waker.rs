@@ -2,21 +2,21 @@
 //! find those that are stuck (R15).
 //!
 //! Both are paced by a bounded number at once, stand in the same queues as calls, and leave behind no activation that has
-//! nothing to do (a turn of a freshly loaded grain without open work drops it again).
+//! nothing to do (a turn of a freshly loaded grain without open work drops it again). A grain that says in the index that it
+//! has nothing to tell is not even loaded by a takeover: a hundred thousand runs that wait for a date cost it their index
+//! rows. The sweep visits everybody, slowly.
 //!
 //! A store that cannot be read for a while delays the wakes and loses none: the list is asked for until it comes, and a grain
 //! that could not be woken is tried again until it is (FR-038).
 
 use crate::hub::Hub;
-use crate::outbox::until_answered;
 use crate::room::Room;
 use crate::routing::{INNER_CALL, Origin};
 use crate::service::BEAT_EVERY;
 use crate::turn::Trigger;
-use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream;
-use grain_contract::{GrainId, IndexEntry};
+use grain_contract::{GrainId, IndexEntry, NOTHING_TO_TELL};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +24,9 @@ use std::time::Duration;
 const PAGE: usize = 256;
 const WAKES_AT_ONCE: usize = 64;
 const SWEEPS_AT_ONCE: usize = 8;
+/// So many are swept, then there is a pause: a sweep of all open grains must not be felt by those that work.
+const SWEEPS_A_PAUSE: usize = 32;
+const SWEEP_PAUSE: Duration = Duration::from_millis(50);
 /// Tries at a grain before the others get its place; it is tried again after them.
 const WAKE_TRIES_MAX: u32 = 20;
 const WAKE_AGAIN: Duration = Duration::from_millis(100);
@@ -82,22 +85,31 @@ async fn go_through(hub: &Arc<Hub>, room: &Arc<Room>, visit: Visit) -> Vec<Grain
         after = page.last().cloned();
         let full = page.len() >= PAGE;
         let missed = &missed;
-        stream::iter(page)
-            .for_each_concurrent(at_once, |entry| async move {
-                match visit {
-                    Visit::Wake => {
-                        if !wake(hub, room, &entry.grain, WAKE_TRIES_MAX).await {
-                            remember(missed, entry.grain);
+        let wanted = |entry: &IndexEntry| visit == Visit::Sweep || entry.value != NOTHING_TO_TELL;
+        let entries: Vec<IndexEntry> = page.into_iter().filter(wanted).collect();
+        let at_a_time = if visit == Visit::Wake { PAGE } else { SWEEPS_A_PAUSE };
+        for some in entries.chunks(at_a_time) {
+            stream::iter(some)
+                .for_each_concurrent(at_once, |entry| async move {
+                    match visit {
+                        Visit::Wake => {
+                            if !wake(hub, room, &entry.grain, WAKE_TRIES_MAX).await {
+                                remember(missed, entry.grain.clone());
+                            }
                         }
+                        Visit::Sweep => sweep(hub, room, &entry.grain).await,
                     }
-                    Visit::Sweep => sweep(hub, room, &entry.grain).await,
-                }
-                room.waker_pulse.beat();
-            })
-            .await;
+                    room.waker_pulse.beat();
+                })
+                .await;
+            if visit == Visit::Sweep && some.len() == SWEEPS_A_PAUSE {
+                tokio::time::sleep(SWEEP_PAUSE).await;
+            }
+        }
         if !full {
             break;
         }
+        tokio::task::yield_now().await;
     }
     missed.into_inner()
 }
@@ -150,8 +162,17 @@ async fn wake(hub: &Arc<Hub>, room: &Arc<Room>, grain: &GrainId, tries: u32) -> 
     false
 }
 
+/// One try: who cannot be visited now is visited by the next sweep.
 async fn sweep(hub: &Arc<Hub>, room: &Arc<Room>, grain: &GrainId) {
-    if let Err(rejection) = until_answered(hub, grain, hub.options.sweep, Bytes::new()).await {
+    let deadline = tokio::time::Instant::now() + INNER_CALL;
+    let told = tokio::spawn({
+        let (hub, grain) = (hub.clone(), grain.clone());
+        let trigger = Trigger::Visit { method: hub.options.sweep };
+        async move { hub.tell(&grain, trigger, Origin::Inside, deadline).await }
+    });
+    if let Ok(Err(rejection)) = told.await
+        && !rejection.code.is_retryable()
+    {
         tracing::warn!(%grain, %rejection, shard = room.id.0, "a grain refused the sweep");
     }
 }

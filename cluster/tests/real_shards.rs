@@ -3,7 +3,7 @@
 mod toy;
 
 use cluster::{
-    Around, ManualClock, ReadEvents, ReadFrom, Request, Silo, SiloOptions, Supplier, ToWorker, WorkerHello,
+    Around, ManualClock, ReadEvents, ReadFrom, Request, Scope, Silo, SiloOptions, Supplier, ToWorker, WorkerHello,
     WorkerSession,
 };
 use futures::future::{BoxFuture, join_all};
@@ -120,7 +120,8 @@ async fn everything_outlives_a_stop(state: StateBackend) {
         let sum = toy::number(&node.call(key, toy::GET, b"").await);
         assert_eq!(sum, if key == "10" { 4 } else { 3 }, "{key}");
     }
-    let read = ReadEvents { tenant: Some("acme".into()), cursor_name: None, from: ReadFrom::Earliest };
+    let read =
+        ReadEvents { tenant: Some("acme".into()), cursor_name: None, from: ReadFrom::Earliest, scope: Scope::Cluster };
     let mut reader = node.silo.events(read).await.expect("a reader");
     let mut events = Vec::new();
     while events.len() < 121 {

@@ -126,11 +126,15 @@ async fn until_answered_here(
             Ok(done) => return Some(Ok(done.reply)),
             // Its room here is about to close, and then the shard is not led here any more.
             Err(Refusal::Moved) => {}
-            Err(Refusal::Rejected(rejection)) if rejection.code.is_retryable() || rejection.code == Code::Internal => {
+            Err(Refusal::Rejected(rejection) | Refusal::Unknown(rejection))
+                if rejection.code.is_retryable() || rejection.code == Code::Internal =>
+            {
                 count(&hub.metrics.outbox_retries);
                 tracing::debug!(%grain, %rejection, "a call of the dispatcher is repeated");
             }
-            Err(Refusal::Rejected(rejection)) => return Some(Err(NoAnswer::Refused(rejection))),
+            Err(Refusal::Rejected(rejection) | Refusal::Unknown(rejection)) => {
+                return Some(Err(NoAnswer::Refused(rejection)));
+            }
         }
         tokio::select! {
             () = tokio::time::sleep(backoff) => {}

@@ -4,20 +4,25 @@
 //! After a crash at most what was acknowledged in the last second is delivered again, with the same numbers.
 
 use super::position::Position;
+use crate::hop::cursors::{Ask, Said, What};
 use crate::hub::Hub;
-use crate::refusal;
 use crate::service::Pulse;
 use grain_contract::{Rejection, TenantId};
 use parking_lot::Mutex;
-use shard::{Cursor, Housekeeping};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// Acknowledgements may lie in memory for this long.
 const KEEP_EVERY: Duration = Duration::from_secs(1);
+/// A reader that acknowledges nothing asks this often whether the cursor is still its own, in seconds of `KEEP_EVERY`.
+const ASK_EVERY: u32 = 5;
+/// Owners are looked for so long when a cursor is taken, and when it is kept.
+const TAKE: Duration = Duration::from_secs(10);
+const KEEP: Duration = Duration::from_secs(5);
 
 /// The readers of a silo, as its services see them.
 #[derive(Default)]
@@ -35,6 +40,16 @@ impl Readers {
         lag
     }
 
+    /// Another node says that its reader took this cursor.
+    pub(crate) fn taken_elsewhere(&self, key: &str, reader: u64) {
+        let mut named = self.named.lock();
+        if named.get(key).is_some_and(|named| named.reader != reader)
+            && let Some(before) = named.remove(key)
+        {
+            before.take_over();
+        }
+    }
+
     pub(crate) fn worst_lag(&self) -> u64 {
         let lags = self.lags.lock();
         lags.iter().filter_map(|lag| lag.upgrade()).map(|lag| lag.load(Ordering::Relaxed)).max().unwrap_or(0)
@@ -45,6 +60,8 @@ impl Readers {
 pub(super) struct Named {
     /// As the shards know it.
     key: String,
+    /// Its number there.
+    reader: u64,
     start: Position,
     state: Mutex<State>,
     taken_over: AtomicBool,
@@ -60,6 +77,8 @@ struct State {
     /// Behind the last event delivered; what lies between it and `looked_at` was not for the consumer.
     delivered: Vec<u64>,
     kept: Vec<u64>,
+    /// Rounds of the keeper without anything to write.
+    quiet: u32,
 }
 
 impl State {
@@ -70,11 +89,13 @@ impl State {
 }
 
 impl Named {
-    fn new(key: String, start: Position) -> Self {
+    fn new(key: String, reader: u64, start: Position) -> Self {
         let at = start.0.clone();
-        let state = State { acknowledged: at.clone(), looked_at: at.clone(), delivered: at.clone(), kept: at };
+        let state =
+            State { acknowledged: at.clone(), looked_at: at.clone(), delivered: at.clone(), kept: at, quiet: 0 };
         Self {
             key,
+            reader,
             start,
             state: Mutex::new(state),
             taken_over: AtomicBool::new(false),
@@ -129,12 +150,32 @@ impl Named {
         shards.map(|shard| (shard, state.done(shard))).filter(|(shard, done)| *done > state.kept[*shard]).collect()
     }
 
+    /// What is to be said in this round: what is not written, or now and then only that the reader is still there.
+    fn to_say(&self) -> Vec<(usize, u64)> {
+        if self.is_taken_over() {
+            return Vec::new();
+        }
+        let unkept = self.unkept();
+        let mut state = self.state.lock();
+        if !unkept.is_empty() {
+            state.quiet = 0;
+            return unkept;
+        }
+        state.quiet += 1;
+        if state.quiet < ASK_EVERY || state.kept.is_empty() || self.reader_gone.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        state.quiet = 0;
+        vec![(0, state.kept[0])]
+    }
+
     fn kept(&self, shard: usize, sequence: u64) {
-        self.state.lock().kept[shard] = sequence;
+        let mut state = self.state.lock();
+        state.kept[shard] = state.kept[shard].max(sequence);
     }
 }
 
-/// Finds or makes the cursor, and takes it over from whoever reads it now.
+/// Finds or makes the cursor, and takes it over from whoever reads it now, on whatever node.
 pub(super) async fn open(
     hub: &Arc<Hub>,
     tenant: Option<&TenantId>,
@@ -144,67 +185,68 @@ pub(super) async fn open(
 ) -> Result<Arc<Named>, Rejection> {
     // Tenants are names without a zero byte, so the spaces of two tenants never meet.
     let key = format!("{}\0{name}", tenant.map_or("", |tenant| tenant.as_str()));
-    let before = hub.readers.named.lock().remove(&key);
+    let before = hub.readers.named.lock().get(&key).cloned();
     if let Some(before) = before {
+        // Its last word; if that cannot be written, what it says is delivered again.
+        let _ = keep(hub, std::slice::from_ref(&before)).await;
         before.take_over();
-        keep(hub, &[before]).await?;
     }
-    let mut position = start;
-    let mut missing = Vec::new();
-    for (shard, room) in hub.rooms.iter().enumerate() {
-        let stored = room.store.cursors().map_err(refusal::of_store)?.into_iter().find(|cursor| cursor.name == key);
-        match stored {
-            Some(cursor) if !start_is_explicit => position.0[shard] = cursor.sequence,
-            _ => missing.push(shard),
-        }
-    }
-    for shard in missing {
-        let cursor = Cursor { name: key.clone(), sequence: position.0[shard] };
-        write(hub, shard, vec![cursor]).await?;
-    }
-    let named = Arc::new(Named::new(key.clone(), position));
-    let meanwhile = hub.readers.named.lock().insert(key, named.clone());
+    let reader = rand::random::<u64>().max(1);
+    let take = |(shard, start): (usize, &u64)| Ask {
+        shard: hub.rooms[shard].id,
+        name: key.clone(),
+        what: What::Take { reader, start: *start, start_is_explicit },
+    };
+    let asks: Vec<Ask> = start.0.iter().enumerate().map(take).collect();
+    let said = hub.cursors(&asks, Instant::now() + TAKE).await?;
+    let stands = said.into_iter().zip(&start.0).map(|(said, start)| match said {
+        Said::At(sequence) => sequence,
+        Said::Taken => *start,
+    });
+    let named = Arc::new(Named::new(key.clone(), reader, Position(stands.collect())));
+    let meanwhile = hub.readers.named.lock().insert(key.clone(), named.clone());
     if let Some(meanwhile) = meanwhile {
         meanwhile.take_over();
     }
+    hub.tell_cursor_taken(&key, reader);
     Ok(named)
 }
 
-async fn write(hub: &Hub, shard: usize, cursors: Vec<Cursor>) -> Result<(), Rejection> {
-    let store = &hub.rooms[shard].store;
-    let epoch = store.leadership().borrow().epoch.ok_or_else(|| refusal::unavailable("it is not led here now"))?;
-    let work = Housekeeping { epoch, cursors, ..Housekeeping::default() };
-    store.housekeeping(work).await.map_err(refusal::of_store)
-}
-
-/// Writes what these cursors have to say, one commit a shard.
-async fn keep(hub: &Hub, named: &[Arc<Named>]) -> Result<(), Rejection> {
-    let mut by_shard: HashMap<usize, Vec<(&Arc<Named>, u64)>> = HashMap::new();
+/// Writes what these cursors have to say, one commit a shard. Those that were taken over elsewhere end.
+async fn keep(hub: &Arc<Hub>, named: &[Arc<Named>]) -> Result<(), Rejection> {
+    let mut asks = Vec::new();
+    let mut whose = Vec::new();
     for cursor in named {
-        for (shard, sequence) in cursor.unkept() {
-            by_shard.entry(shard).or_default().push((cursor, sequence));
+        for (shard, sequence) in cursor.to_say() {
+            let what = What::Move { reader: cursor.reader, sequence };
+            asks.push(Ask { shard: hub.rooms[shard].id, name: cursor.key.clone(), what });
+            whose.push((cursor, shard, sequence));
         }
     }
-    for (shard, moved) in by_shard {
-        let cursors =
-            moved.iter().map(|(named, sequence)| Cursor { name: named.key.clone(), sequence: *sequence }).collect();
-        write(hub, shard, cursors).await?;
-        for (named, sequence) in moved {
-            named.kept(shard, sequence);
+    if asks.is_empty() {
+        return Ok(());
+    }
+    let said = hub.cursors(&asks, Instant::now() + KEEP).await?;
+    for ((cursor, shard, sequence), said) in whose.into_iter().zip(said) {
+        match said {
+            Said::At(_) => cursor.kept(shard, sequence),
+            Said::Taken => cursor.take_over(),
         }
     }
     Ok(())
 }
 
 /// Writes everything acknowledged until now.
-pub(crate) async fn keep_all(hub: &Hub) {
+pub(crate) async fn keep_all(hub: &Arc<Hub>) {
     let all: Vec<Arc<Named>> = hub.readers.named.lock().values().cloned().collect();
     if let Err(rejection) = keep(hub, &all).await {
         tracing::debug!(%rejection, "cursors cannot be kept now; again later");
         return;
     }
     // A cursor without a reader that has nothing more to say lives on in its rows only.
-    let gone = |named: &Arc<Named>| named.reader_gone.load(Ordering::Acquire) && named.unkept().is_empty();
+    let gone = |named: &Arc<Named>| {
+        named.reader_gone.load(Ordering::Acquire) && (named.is_taken_over() || named.unkept().is_empty())
+    };
     hub.readers.named.lock().retain(|_, named| !gone(named));
 }
 

@@ -1,29 +1,32 @@
 //! Readers of the committed events of all shards.
 //!
-//! A reader pulls: it holds a position and no events, so a slow one costs nothing and holds back nobody. Events are rows of
-//! the outbox, kept for the retention whether or not somebody reads them. A named cursor is a position kept durably with the
-//! shards; it moves by what the consumer acknowledged, and past what was not for it as soon as nothing before that is open.
+//! A reader pulls: it holds a position and a bounded number of pages, so a slow one costs little and holds back nobody. Events
+//! are rows of the outbox, kept for the retention whether or not somebody reads them. Rows of a shard with a replica here are
+//! read from it (they are committed, whoever leads); those of other shards come from their owners. A named cursor is a position
+//! kept durably with the shards; it moves by what the consumer acknowledged, and past what was not for it as soon as nothing
+//! before that is open.
 
 mod keeper;
 mod position;
+mod reader;
 mod retention;
+mod tails;
 
 pub(crate) use keeper::{Readers, keep_all, run as run_keeper};
+pub use reader::EventReader;
 pub(crate) use retention::run as run_retention;
+pub(crate) use tails::{Tails, run as run_tails};
 
+use crate::hop::outbox::Bounds;
 use crate::hub::Hub;
-use crate::refusal;
-use futures::future::select_all;
 use grain_contract::{Code, GrainId, Rejection, TenantId, Timestamp, limits};
-use keeper::Named;
 use position::Position;
-use shard::{OutboxItem, OutboxRecord};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use tokio::sync::watch;
+use std::time::Duration;
+use tokio::time::Instant;
 
-/// Rows read from one shard at a time.
-const PAGE: usize = 256;
+/// How long an owner is looked for where the caller has no deadline of its own.
+const ASK_OWNERS: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadEvents {
@@ -33,6 +36,17 @@ pub struct ReadEvents {
     /// `from` is an explicit cursor.
     pub cursor_name: Option<String>,
     pub from: ReadFrom,
+    pub scope: Scope,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// All shards of the cluster.
+    #[default]
+    Cluster,
+    /// Of each shard what is applied while it is led here: over all nodes, every event at most once. For counting; a few
+    /// events around a change of leader are counted by nobody.
+    Led,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,166 +62,23 @@ pub struct DeliveredEvent {
     pub grain: GrainId,
     pub at: Timestamp,
     pub body: Vec<u8>,
-    /// Shard and number in the shard's outbox: the same on every delivery.
+    /// Shard and number in the shard's outbox: the same on every delivery, from every node.
     pub shard: u32,
     pub sequence: u64,
     /// Text that stands for "this and everything before it was seen".
     pub cursor: String,
 }
 
-/// Reads on for ever. Dropping it ends the reading; a named cursor stays.
-pub struct EventReader {
-    hub: Arc<Hub>,
-    tenant: Option<TenantId>,
-    position: Position,
-    arrivals: Vec<watch::Receiver<u64>>,
-    named: Option<Arc<Named>>,
-    /// Rows between this reader and the head when it last looked.
-    lag: Arc<AtomicU64>,
-    /// Rows that were trimmed before this reader came to them.
-    skipped: u64,
-    /// Which shard is looked at first, so that a busy one does not keep the others waiting.
-    first: usize,
-}
-
-impl EventReader {
-    /// At least one event, in order per grain; waits if there is none.
-    ///
-    /// # Errors
-    /// `Unavailable` if the store is closed or the silo stops; `WrongState` if another reader took the named cursor over.
-    pub async fn next_batch(&mut self) -> Result<Vec<DeliveredEvent>, Rejection> {
-        loop {
-            if self.named.as_ref().is_some_and(|named| named.is_taken_over()) {
-                return Err(Rejection::new(
-                    Code::WrongState,
-                    "Expected to be the only reader of this cursor, but another reader took it over.",
-                ));
-            }
-            // Marked as seen before the rows are read: what is applied meanwhile wakes the wait below.
-            self.arrivals.iter_mut().for_each(|arrivals| {
-                arrivals.borrow_and_update();
-            });
-            let (events, looked_at_some) = self.read()?;
-            if !events.is_empty() {
-                return Ok(events);
-            }
-            if looked_at_some {
-                // Nothing for this reader in these pages; others get their turn before the next ones.
-                tokio::task::yield_now().await;
-                continue;
-            }
-            let hub = self.hub.clone();
-            let taken_over = self.named.clone();
-            let arrived = select_all(self.arrivals.iter_mut().map(|arrivals| Box::pin(arrivals.changed())));
-            tokio::select! {
-                (arrived, ..) = arrived => arrived.map_err(|_| refusal::unavailable("the store is closed"))?,
-                () = hub.stop.cancelled() => return Err(refusal::unavailable("this silo is shutting down")),
-                () = async { match &taken_over { Some(named) => named.taken_over().await, None => std::future::pending().await } } => {}
-            }
-        }
-    }
-
-    /// Everything up to this cursor is done; kept durably, a little later, if the reader has a named cursor.
-    ///
-    /// # Errors
-    /// `Invalid` if it is not a cursor of this cluster, or one of an event that this reader has not delivered.
-    pub fn acknowledge(&self, cursor: &str) -> Result<(), Rejection> {
-        let acknowledged = Position::read(cursor, self.position.0.len())?;
-        let ahead = acknowledged.0.iter().zip(&self.position.0).any(|(acknowledged, read)| acknowledged > read);
-        if ahead {
-            let message = "Expected the cursor of a delivered event, but found one that lies ahead of this reader.";
-            return Err(Rejection::new(Code::Invalid, message).at("cursor"));
-        }
-        if let Some(named) = &self.named {
-            named.acknowledge(&acknowledged);
-        }
-        Ok(())
-    }
-
-    /// Rows that the retention trimmed before this reader came to them.
-    pub fn skipped(&self) -> u64 {
-        self.skipped
-    }
-
-    /// One page of each shard, and whether it held any rows. Moves the position past everything it looked at.
-    fn read(&mut self) -> Result<(Vec<DeliveredEvent>, bool), Rejection> {
-        let (shards, first) = (self.position.0.len(), self.first);
-        let (mut events, mut looked_at, mut lag) = (Vec::new(), 0, 0);
-        for shard in (0..shards).map(|n| (first + n) % shards) {
-            let (behind, records) = self.page(shard)?;
-            looked_at += records.len();
-            lag += behind;
-            for record in records {
-                self.position.0[shard] = record.sequence + 1;
-                events.extend(self.deliver(shard, record));
-            }
-        }
-        self.first = (first + 1) % shards;
-        if let Some(named) = &self.named {
-            named.looked_at(&self.position, events.iter().map(|event| (event.shard as usize, event.sequence)));
-        }
-        self.lag.store(lag, Relaxed);
-        Ok((events, looked_at > 0))
-    }
-
-    fn page(&mut self, shard: usize) -> Result<(u64, Vec<OutboxRecord>), Rejection> {
-        let store = &self.hub.rooms[shard].store;
-        let (head, kept) = store.outbox_bounds();
-        let next = &mut self.position.0[shard];
-        if *next < kept {
-            self.skipped += kept - *next;
-            *next = kept;
-        }
-        if *next >= head {
-            return Ok((0, Vec::new()));
-        }
-        let records = store.outbox(*next, PAGE).map_err(refusal::of_store)?;
-        if records.is_empty() {
-            // Only struck calls up to here.
-            *next = head;
-        }
-        Ok((head.saturating_sub(*next), records))
-    }
-
-    fn deliver(&self, shard: usize, record: OutboxRecord) -> Option<DeliveredEvent> {
-        let OutboxItem::Event(body) = record.item else { return None };
-        if self.tenant.as_ref().is_some_and(|tenant| *tenant != record.grain.tenant) {
-            return None;
-        }
-        Some(DeliveredEvent {
-            grain: record.grain,
-            at: record.at,
-            body,
-            shard: u32::try_from(shard).unwrap_or(u32::MAX),
-            sequence: record.sequence,
-            cursor: self.position.to_string(),
-        })
-    }
-}
-
-impl Drop for EventReader {
-    fn drop(&mut self) {
-        self.lag.store(0, Relaxed);
-        if let Some(named) = &self.named {
-            named.reader_gone();
-        }
-    }
-}
-
 /// Opens a reader; a new named cursor is durable before this returns, so that nothing from here on can be missed.
 pub(crate) async fn open(hub: &Arc<Hub>, request: ReadEvents) -> Result<EventReader, Rejection> {
     if let Some(name) = &request.cursor_name
-        && (name.is_empty() || name.len() > limits::NAME_BYTES_MAX)
+        && (name.is_empty() || name.len() > limits::NAME_BYTES_MAX || name.contains('\0'))
     {
-        let message = format!("Expected a name of 1 to {} bytes, but found {}.", limits::NAME_BYTES_MAX, name.len());
+        let max = limits::NAME_BYTES_MAX;
+        let message = format!("Expected a name of 1 to {max} bytes, none of them zero, but found {}.", name.len());
         return Err(Rejection::new(Code::Invalid, message).at("cursorName"));
     }
-    let bounds: Vec<(u64, u64)> = hub.rooms.iter().map(|room| room.store.outbox_bounds()).collect();
-    let start = match &request.from {
-        ReadFrom::Earliest => Position(bounds.iter().map(|(_, kept)| *kept).collect()),
-        ReadFrom::Latest => Position(bounds.iter().map(|(head, _)| *head).collect()),
-        ReadFrom::Cursor(text) => explicit(text, &bounds)?,
-    };
+    let start = start(hub, &request).await?;
     let is_explicit = matches!(request.from, ReadFrom::Cursor(_));
     let (position, named) = match &request.cursor_name {
         None => (start, None),
@@ -216,23 +87,47 @@ pub(crate) async fn open(hub: &Arc<Hub>, request: ReadEvents) -> Result<EventRea
             (named.start().clone(), Some(named))
         }
     };
-    // Subscribed before the first read, and each marked as seen by it.
-    let arrivals = hub.rooms.iter().map(|room| room.store.outbox_watch()).collect();
-    let lag = hub.readers.register();
-    let tenant = request.tenant;
-    Ok(EventReader { hub: hub.clone(), tenant, position, arrivals, named, lag, skipped: 0, first: 0 })
+    Ok(EventReader::new(hub, request.tenant, request.scope, position, named))
 }
 
-/// A cursor that a caller brings: of this shape, and of numbers that were given out already.
-fn explicit(text: &str, bounds: &[(u64, u64)]) -> Result<Position, Rejection> {
-    let position = Position::read(text, bounds.len())?;
-    let ahead = position.0.iter().zip(bounds).position(|(next, (head, _))| next > head);
-    match ahead {
-        None => Ok(position),
-        Some(shard) => Err(Rejection::new(
-            Code::Invalid,
-            format!("Expected a cursor at or before the newest event, but found one ahead of it in shard {shard}."),
-        )
-        .at("cursor")),
+async fn start(hub: &Arc<Hub>, request: &ReadEvents) -> Result<Position, Rejection> {
+    match (&request.from, request.scope) {
+        (ReadFrom::Cursor(text), _) => explicit(hub, text).await,
+        // What a replica here has trimmed is gone everywhere; a shard without one is asked about.
+        (ReadFrom::Earliest, _) => {
+            let away: Vec<_> = hub.rooms.iter().filter(|room| !room.store.hosted()).map(|room| room.id).collect();
+            let heads = hub.heads(away.iter().copied(), Instant::now() + ASK_OWNERS).await?;
+            let mut position = Position(hub.rooms.iter().map(|room| room.store.outbox_bounds().1).collect());
+            away.into_iter().zip(heads).for_each(|(shard, bounds)| position.0[shard.0 as usize] = bounds.kept);
+            Ok(position)
+        }
+        (ReadFrom::Latest, Scope::Led) => {
+            Ok(Position(hub.rooms.iter().map(|room| room.store.outbox_bounds().0).collect()))
+        }
+        (ReadFrom::Latest, Scope::Cluster) => {
+            let heads = hub.heads(hub.rooms.iter().map(|room| room.id), Instant::now() + ASK_OWNERS).await?;
+            Ok(Position(heads.into_iter().map(|bounds| bounds.head).collect()))
+        }
     }
+}
+
+/// A cursor that a caller brings: of this shape, and of numbers that were given out already. A replica here may be behind
+/// what the cursor has seen elsewhere, so whoever is ahead of it is compared with the owner.
+async fn explicit(hub: &Arc<Hub>, text: &str) -> Result<Position, Rejection> {
+    let position = Position::read(text, hub.rooms.len())?;
+    let is_ahead = |room: &&Arc<crate::room::Room>| {
+        !room.store.hosted() || position.0[room.id.0 as usize] > room.store.outbox_bounds().0
+    };
+    let ahead: Vec<_> = hub.rooms.iter().filter(is_ahead).map(|room| room.id).collect();
+    let heads = hub.heads(ahead.iter().copied(), Instant::now() + ASK_OWNERS).await?;
+    for (shard, Bounds { head, .. }) in ahead.into_iter().zip(heads) {
+        if position.0[shard.0 as usize] > head {
+            let message = format!(
+                "Expected a cursor at or before the newest event, but found one ahead of it in shard {}.",
+                shard.0
+            );
+            return Err(Rejection::new(Code::Invalid, message).at("cursor"));
+        }
+    }
+    Ok(position)
 }

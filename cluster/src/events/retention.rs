@@ -30,7 +30,11 @@ pub(crate) async fn run(hub: Arc<Hub>, pulse: Arc<Pulse>) {
     }
 }
 
+/// The owner trims; the others follow its log.
 async fn trim(hub: &Hub, room: &Room) {
+    if room.store.leadership().borrow().epoch.is_none() {
+        return;
+    }
     let retention = i64::try_from(hub.options.event_retention.as_millis()).unwrap_or(i64::MAX);
     let oldest = Timestamp(hub.clock.now().0.saturating_sub(retention));
     let (head, kept) = room.store.outbox_bounds();

@@ -1,4 +1,7 @@
 //! A shard in memory that fails on command. Same promises as `shard::Shard`, in the plainest way.
+//!
+//! Several silos may have a replica of one shard: each a store of its own over the same rows ([`MemoryStore::beside`]). Who
+//! leads is said by the test; a replica that is cut off knows nothing of it.
 
 use crate::store::Store;
 use futures::future::BoxFuture;
@@ -8,10 +11,12 @@ use grain_contract::{
 };
 use parking_lot::Mutex;
 use shard::{
-    Commit, Committed, Cursor, Error, GrainRows, Housekeeping, Leadership, OutboxItem, OutboxRecord, ReminderRecord,
+    Commit, Committed, Cursor, Error, GrainRows, Housekeeping, Leadership, NodeId, OutboxItem, OutboxRecord,
+    ReminderRecord,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::{Semaphore, watch};
 
 /// What happens to the next commit.
@@ -48,9 +53,19 @@ struct State {
 }
 
 pub(crate) struct MemoryStore {
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
     leadership: watch::Sender<Leadership>,
-    arrivals: watch::Sender<u64>,
+    arrivals: Arc<watch::Sender<u64>>,
+    /// This silo has a replica at all.
+    pub(crate) hosted: AtomicBool,
+    /// Hears nothing from the other replicas, and they nothing from it.
+    pub(crate) cut: AtomicBool,
+    /// Outbox rows from this number on have not arrived here yet.
+    pub(crate) lags_from: AtomicU64,
+    /// Who can lead beside it.
+    pub(crate) others: Mutex<Vec<NodeId>>,
+    /// Whom it handed the leadership to, told by the test then.
+    pub(crate) handed_over: watch::Sender<Option<NodeId>>,
     faults: Mutex<VecDeque<Fault>>,
     /// A commit passes with one permit; plenty unless a test holds them.
     gate: Semaphore,
@@ -70,10 +85,27 @@ const OPEN_GATE: usize = 1 << 20;
 
 impl MemoryStore {
     pub(crate) fn new() -> Self {
-        let store = Self {
-            state: Mutex::new(State { next: 1, kept: 1, ..State::default() }),
+        let store = Self::over(Arc::new(Mutex::new(State { next: 1, kept: 1, ..State::default() })), Arc::default());
+        store.arrivals.send_replace(1);
+        store.elect();
+        store
+    }
+
+    /// Another silo's replica of the same shard; it does not lead.
+    pub(crate) fn beside(&self) -> Self {
+        Self::over(self.state.clone(), self.arrivals.clone())
+    }
+
+    fn over(state: Arc<Mutex<State>>, arrivals: Arc<watch::Sender<u64>>) -> Self {
+        Self {
+            state,
             leadership: watch::Sender::new(Leadership::default()),
-            arrivals: watch::Sender::new(1),
+            arrivals,
+            hosted: AtomicBool::new(true),
+            cut: AtomicBool::new(false),
+            lags_from: AtomicU64::new(u64::MAX),
+            others: Mutex::default(),
+            handed_over: watch::Sender::new(None),
             faults: Mutex::default(),
             gate: Semaphore::new(OPEN_GATE),
             commits: Mutex::default(),
@@ -83,9 +115,27 @@ impl MemoryStore {
             failing_lists: AtomicUsize::new(0),
             failing_loads: AtomicUsize::new(0),
             housekeepings: AtomicUsize::new(0),
-        };
-        store.elect();
-        store
+        }
+    }
+
+    /// What this replica hears of the leadership now. A leader begins a new epoch.
+    pub(crate) fn led_by(&self, epoch: u64, leader: Option<NodeId>, is_here: bool) {
+        let epoch = is_here.then_some(Epoch(epoch));
+        self.leadership.send_if_modified(|known| {
+            let now = Leadership { epoch, leader };
+            std::mem::replace(known, now) != now
+        });
+    }
+
+    pub(crate) fn next_epoch(&self) -> u64 {
+        let mut state = self.state.lock();
+        state.epoch += 1;
+        state.epoch
+    }
+
+    /// Every replica looks again.
+    pub(crate) fn nudge(&self) {
+        self.arrivals.send_modify(|_| {});
     }
 
     /// A new leadership begins here.
@@ -221,6 +271,7 @@ impl Store for MemoryStore {
             self.gate.acquire().await.map_err(|_| Error::Closed)?.forget();
             let fault = self.faults.lock().pop_front();
             match fault {
+                None if self.cut.load(Ordering::SeqCst) => Err(Error::Unknown("cut off".to_owned())),
                 None => self.apply(commit),
                 Some(Fault::AppliedThenUnknown) => {
                     self.apply(commit).and(Err(Error::Unknown("told to, applied".to_owned())))
@@ -239,7 +290,7 @@ impl Store for MemoryStore {
             tokio::task::yield_now().await;
             self.housekeepings.fetch_add(1, Ordering::SeqCst);
             let mut state = self.state.lock();
-            if work.epoch.0 != state.epoch {
+            if work.epoch.0 != state.epoch || self.cut.load(Ordering::SeqCst) {
                 return Err(Error::NotLeader { shard: 0, leader: None });
             }
             for sequence in work.calls_done {
@@ -332,7 +383,8 @@ impl Store for MemoryStore {
     }
 
     fn outbox(&self, from: u64, limit: usize) -> Result<Vec<OutboxRecord>, Error> {
-        Ok(self.state.lock().outbox.range(from..).take(limit).map(|(_, record)| record.clone()).collect())
+        let until = self.lags_from.load(Ordering::SeqCst).max(from);
+        Ok(self.state.lock().outbox.range(from..until).take(limit).map(|(_, record)| record.clone()).collect())
     }
 
     fn open_calls(&self, from: u64, limit: usize) -> Result<Vec<OutboxRecord>, Error> {
@@ -343,7 +395,10 @@ impl Store for MemoryStore {
 
     fn outbox_bounds(&self) -> (u64, u64) {
         let state = self.state.lock();
-        (state.next, state.kept)
+        if !self.hosted.load(Ordering::SeqCst) {
+            return (1, 1);
+        }
+        (state.next.min(self.lags_from.load(Ordering::SeqCst)), state.kept)
     }
 
     fn cursors(&self) -> Result<Vec<Cursor>, Error> {
@@ -353,6 +408,28 @@ impl Store for MemoryStore {
 
     fn outbox_watch(&self) -> watch::Receiver<u64> {
         self.arrivals.subscribe()
+    }
+
+    fn hosted(&self) -> bool {
+        self.hosted.load(Ordering::SeqCst)
+    }
+
+    fn confirm(&self, epoch: Epoch) -> BoxFuture<'_, Result<(), Error>> {
+        let still = self.leadership.borrow().epoch == Some(epoch) && self.state.lock().epoch == epoch.0;
+        let answer = match still && !self.cut.load(Ordering::SeqCst) {
+            true => Ok(()),
+            false => Err(Error::NotLeader { shard: 0, leader: None }),
+        };
+        Box::pin(std::future::ready(answer))
+    }
+
+    fn heirs(&self) -> Vec<NodeId> {
+        self.others.lock().clone()
+    }
+
+    fn hand_over(&self, to: NodeId) -> BoxFuture<'_, Result<(), Error>> {
+        self.handed_over.send_replace(Some(to));
+        Box::pin(std::future::ready(Ok(())))
     }
 
     fn stopped(&self) -> Option<String> {

@@ -1,7 +1,7 @@
 //! Every queue is bounded, overload is an answer, and it ends when the load does.
 
 use crate::testing::{Cluster, next, settle, toy};
-use crate::{ReadEvents, ReadFrom, ToWorker};
+use crate::{ReadEvents, ReadFrom, Scope, ToWorker};
 use futures::FutureExt;
 use futures::future::join_all;
 use grain_contract::{Code, limits};
@@ -37,7 +37,8 @@ async fn who_waits_during_overload_is_served_after_it() {
     let cluster = Cluster::start(1);
     let attempt = Uuid::from_u128(1);
     cluster.work("acme", "hot", attempt, "q").await;
-    let read = ReadEvents { tenant: Some("acme".into()), cursor_name: None, from: ReadFrom::Earliest };
+    let read =
+        ReadEvents { tenant: Some("acme".into()), cursor_name: None, from: ReadFrom::Earliest, scope: Scope::Cluster };
     let mut reader = cluster.silo.events(read).await.expect("a reader");
     cluster.stores[0].hold();
     let extra = 10;

@@ -49,6 +49,9 @@ pub const REST: Method = Method(16);
 /// Answers one line an attempt: id, worker or `-`.
 pub const ATTEMPTS: Method = Method(17);
 
+/// Sets the sum to the amount, tells an event with it: the same again has no second effect on the sum.
+pub const PUT: Method = Method(18);
+
 const SUM: Table = Table(1);
 const ATTEMPT: Table = Table(2);
 const TOLD_ROWS: Table = Table(3);
@@ -66,6 +69,10 @@ pub struct Toys;
 impl GrainType for Toys {
     fn kind(&self) -> GrainKind {
         KIND.into()
+    }
+
+    fn is_idempotent(&self, method: Method) -> bool {
+        matches!(method, GET | TOLD | ATTEMPTS | CLAIM | LEASE_EXPIRED | REMIND | CLEAR | DONE | SWEEP | PUT)
     }
 
     fn load(&self, id: &GrainId, rows: Vec<Row>) -> Result<Box<dyn Grain>, Corrupt> {
@@ -137,6 +144,11 @@ impl Toy {
     fn call(&mut self, cx: &mut Context<'_>, method: Method, body: &[u8]) -> Decision {
         match method {
             ADD => Decision::Commit(self.add(number(body))),
+            PUT if self.sum == number(body) && !self.is_new => Decision::Read(self.sum.to_le_bytes().to_vec()),
+            PUT => {
+                self.sum = 0;
+                Decision::Commit(self.add(number(body)))
+            }
             GET => Decision::Read(self.sum.to_le_bytes().to_vec()),
             TOLD => Decision::Read(self.told.join("\n").into_bytes()),
             ATTEMPTS => Decision::Read(self.list().into_bytes()),

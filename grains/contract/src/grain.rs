@@ -26,6 +26,14 @@ pub trait Grain: Send {
 pub trait GrainType: Send + Sync {
     fn kind(&self) -> GrainKind;
 
+    /// Whether the call may be made again when it is not known if it happened: a second one has the same answer (or one that
+    /// says it is a repeat) and no second effect. Such calls are repeated by the machinery inside the caller's deadline; the
+    /// outcome of others is told to be unknown.
+    fn is_idempotent(&self, method: Method) -> bool {
+        let _ = method;
+        false
+    }
+
     /// `rows` are all rows of the grain's loaded tables (see [`crate::Table::LOADED_BELOW`]), in key order; none for a grain
     /// that was never committed.
     fn load(&self, id: &GrainId, rows: Vec<Row>) -> Result<Box<dyn Grain>, Corrupt>;

@@ -15,6 +15,6 @@ pub use grain::{Context, Corrupt, Grain, GrainType, Lease, Message, Need, NoOffe
 pub use ids::{CommandId, Epoch, GrainId, GrainKind, QueueName, Revision, TenantId, Timestamp};
 pub use rejection::{Code, Rejection};
 pub use turn::{
-    Decision, Effect, IndexChange, IndexEntry, Method, OutboxMessage, ReminderChange, Row, RowKey, Table, Turn,
-    WorkItem,
+    Decision, Effect, IndexChange, IndexEntry, Method, NOTHING_TO_TELL, OutboxMessage, ReminderChange, Row, RowKey,
+    Table, Turn, WorkItem,
 };

@@ -34,6 +34,21 @@ pub enum Code {
 }
 
 impl Code {
+    pub const ALL: [Code; 12] = [
+        Code::Invalid,
+        Code::NotFound,
+        Code::Conflict,
+        Code::WrongState,
+        Code::StaleToken,
+        Code::Gap,
+        Code::TooLarge,
+        Code::Overloaded,
+        Code::Unavailable,
+        Code::Denied,
+        Code::Quarantined,
+        Code::Internal,
+    ];
+
     pub fn as_str(self) -> &'static str {
         match self {
             Code::Invalid => "invalid",
@@ -49,6 +64,11 @@ impl Code {
             Code::Quarantined => "quarantined",
             Code::Internal => "internal",
         }
+    }
+
+    /// Reads [`Code::as_str`] back; `None` for a word of a newer build.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|code| code.as_str() == text)
     }
 
     /// Whether the same request may succeed later.

@@ -49,6 +49,10 @@ pub enum IndexChange {
     Delete { index: &'static str, sort: Vec<u8> },
 }
 
+/// Value of an entry in the index of open grains: the grain has no work that lives in memory (see `Message::Wake`), so a new
+/// owner need not load it. Any other value: it may have.
+pub const NOTHING_TO_TELL: &[u8] = &[0];
+
 /// What a scan of an index gives back.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IndexEntry {

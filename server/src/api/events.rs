@@ -5,7 +5,7 @@
 
 use super::{Api, check};
 use crate::tenant::Caller;
-use cluster::{DeliveredEvent, EventReader, ReadEvents, ReadFrom};
+use cluster::{DeliveredEvent, EventReader, ReadEvents, ReadFrom, Scope};
 use grain_contract::{Code, GrainId, Rejection, TenantId, limits};
 use granary_proto::v1::event::Payload;
 use granary_proto::{v1, wire};
@@ -69,6 +69,7 @@ impl Api {
             tenant: Some(caller.tenant.clone()),
             cursor_name: named.then(|| request.cursor_name.clone()),
             from,
+            scope: Scope::Cluster,
         };
         let reader = self.inner.silo.events(read).await?;
         Ok(Subscription { reader, wanted, named, read_to: start, open: VecDeque::new(), pending: VecDeque::new() })

@@ -2,7 +2,7 @@
 
 use super::Figures;
 use super::census::definition_of;
-use cluster::{DeliveredEvent, ReadEvents, ReadFrom, Silo};
+use cluster::{DeliveredEvent, ReadEvents, ReadFrom, Scope, Silo};
 use grain_contract::{GrainId, Rejection};
 use granary_proto::v1;
 use granary_proto::v1::event::Payload;
@@ -45,7 +45,7 @@ pub async fn follow(silo: Silo, host: Host, figures: Arc<Figures>) {
 
 impl Follower {
     async fn read(&mut self, silo: &Silo) -> Result<(), Rejection> {
-        let request = ReadEvents { tenant: None, cursor_name: None, from: ReadFrom::Latest };
+        let request = ReadEvents { tenant: None, cursor_name: None, from: ReadFrom::Latest, scope: Scope::Led };
         let mut reader = silo.events(request).await?;
         loop {
             for row in reader.next_batch().await? {

@@ -2,7 +2,6 @@
 
 mod catching_up;
 mod elections;
-mod faults;
 mod frozen;
 mod members;
 mod restarts;

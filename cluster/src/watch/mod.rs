@@ -1,9 +1,17 @@
 //! Tells watchers that a grain changed.
+//!
+//! The owner tells: its own watchers at once, and the silos beside it that said they have some (see [`afar`]).
+
+mod afar;
+mod interests;
+
+pub(crate) use afar::{CHANGED, WATCH, run, tell};
+pub(crate) use interests::Interests;
 
 use grain_contract::GrainId;
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// One watcher of one grain. A change that happens between two looks is never missed; several may be told as one.
 pub struct Watch {
@@ -24,6 +32,8 @@ impl Watch {
 #[derive(Default)]
 pub(crate) struct Watches {
     counters: Mutex<Counters>,
+    /// Told when a grain is watched that was not before.
+    pub(super) begun: Notify,
 }
 
 #[derive(Default)]
@@ -42,8 +52,18 @@ impl Watches {
             counters.by_grain.retain(|_, counter| counter.receiver_count() > 0);
             counters.sweep_at = counters.by_grain.len() * 2;
         }
-        let counter = counters.by_grain.entry(grain.clone()).or_insert_with(|| watch::Sender::new(0));
+        let counter = counters.by_grain.entry(grain.clone()).or_insert_with(|| {
+            self.begun.notify_one();
+            watch::Sender::new(0)
+        });
         Watch { changes: counter.subscribe() }
+    }
+
+    /// The grains that somebody watches now.
+    pub(super) fn watched(&self) -> Vec<GrainId> {
+        let counters = self.counters.lock();
+        let watched = counters.by_grain.iter().filter(|(_, counter)| counter.receiver_count() > 0);
+        watched.map(|(grain, _)| grain.clone()).collect()
     }
 
     pub(crate) fn changed(&self, grain: &GrainId) {
