@@ -13,6 +13,7 @@ pub mod dispatch;
 mod drain;
 mod effects;
 pub mod events;
+mod figures;
 pub mod health;
 pub mod hop;
 mod hub;

@@ -248,6 +248,12 @@ impl Silo {
     }
 }
 
+impl Silo {
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+}
+
 #[cfg(test)]
 impl Silo {
     /// Ends everything at once and keeps nothing, as a crash does.

@@ -269,6 +269,11 @@ impl Host {
         self.inner.rebuilds()
     }
 
+    /// Replicas that ended by themselves since this open and were started again.
+    pub fn restarts(&self) -> u64 {
+        self.inner.restarts()
+    }
+
     /// Log entries met since this open that this build could not read; their grains are quarantined.
     pub fn unreadable(&self) -> u64 {
         self.inner.unreadable()

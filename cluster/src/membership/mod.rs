@@ -12,38 +12,43 @@
 //! Deliberately absent: suspicion. A node that cannot be called now keeps its replicas for the grace time; who owns a shard is
 //! Raft's to say and needs no help.
 
+mod ask;
 mod book;
+mod director;
+mod enter;
 mod error;
+mod gather;
+mod ground;
 mod options;
+mod orders;
 mod plan;
+mod report;
+mod service;
 mod status;
+mod upkeep;
+mod wire;
 
 pub use error::Error;
+pub use ground::Ground;
 pub use options::MembershipOptions;
 pub use status::{ClusterStatus, NodeStatus, ReplicaStatus, ShardStatus};
 
-use crate::directory::Directory;
-use crate::peers::{Peers, Switchboard};
-use crate::{Clock, Silo};
-use grain_contract::{GrainType, Rejection};
+use crate::directory::{Member, MemberState};
+use crate::refusal;
+use ask::ORDER;
+use grain_contract::{Code, GrainType, Rejection};
+use granary_proto::peers::{
+    ChangeBook, NodeOrder, NodeOrderAnswer, TransferLeadership, change_book::Change, node_order::Order,
+};
+use ground::Inner;
+use parking_lot::Mutex;
+use service::Service;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Release;
 use std::time::Duration;
+use tokio::task::JoinSet;
 
-/// What a membership stands on.
-pub struct Ground {
-    pub host: shard::Host,
-    pub silo: Silo,
-    pub peers: Arc<dyn Peers>,
-    pub services: Arc<Switchboard>,
-    pub directory: Directory,
-    pub clock: Arc<dyn Clock>,
-    /// New at every start of this process, the same that the mesh tells.
-    pub boot: u64,
-    /// Told once, when the node gets its cluster: `Mesh::set_cluster`.
-    pub set_cluster: Arc<dyn Fn(uuid::Uuid) + Send + Sync>,
-}
-
-/// The grain type of the book, for [`Silo::start`].
+/// The grain type of the book, for [`crate::Silo::start`].
 pub fn grain_types() -> Vec<Arc<dyn GrainType>> {
     vec![Arc::new(book::BookType)]
 }
@@ -52,11 +57,8 @@ pub fn grain_types() -> Vec<Arc<dyn GrainType>> {
 #[derive(Clone)]
 pub struct Membership {
     inner: Arc<Inner>,
-}
-
-struct Inner {
-    ground: Ground,
-    options: MembershipOptions,
+    tasks: Arc<Mutex<JoinSet<()>>>,
+    alone: bool,
 }
 
 impl Membership {
@@ -66,37 +68,73 @@ impl Membership {
     /// # Errors
     /// The node must not go on: see [`Error`].
     pub async fn enter(ground: Ground, options: MembershipOptions) -> Result<Self, Error> {
-        Ok(Self { inner: Arc::new(Inner { ground, options }) })
+        let inner = Inner::new(ground, options);
+        let service = Arc::new(Service(Arc::downgrade(&inner)));
+        inner.ground.services.mount("book", service.clone());
+        inner.ground.services.mount("node", service);
+        enter::enter(&inner).await?;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(upkeep::run(inner.clone()));
+        tasks.spawn(director::run(inner.clone()));
+        Ok(Self { inner, tasks: Arc::new(Mutex::new(tasks)), alone: false })
     }
 
     /// For a node that is its own cluster: there is no book, the status shows one node, everything else is refused.
     pub fn alone(ground: Ground, options: MembershipOptions) -> Self {
-        Self { inner: Arc::new(Inner { ground, options }) }
+        let inner = Inner::new(ground, options);
+        let me = Member {
+            node: inner.me(),
+            name: inner.options.name.clone(),
+            boot: inner.ground.boot,
+            generation: 1,
+            state: MemberState::Up,
+            zone: inner.options.zone.clone(),
+            client_address: inner.options.client_address.clone(),
+            build: inner.options.build.clone(),
+            since: inner.ground.clock.now(),
+        };
+        let view = crate::directory::View {
+            cluster: inner.cluster(),
+            version: 1,
+            places: vec![vec![me.node]; inner.ground.host.shards() as usize],
+            members: std::iter::once((me.node, me)).collect(),
+        };
+        inner.ground.directory.learn(view);
+        Self { inner, tasks: Arc::default(), alone: true }
     }
 
     /// Gathered from all nodes in parallel; what does not answer in time is shown as not reachable.
     ///
     /// # Errors
-    /// `Unavailable`.
+    /// None today; `Unavailable` is reserved.
     pub async fn status(&self) -> Result<ClusterStatus, Rejection> {
-        let cluster_id = self.inner.ground.directory.view().cluster.map(|id| id.to_string()).unwrap_or_default();
-        Ok(ClusterStatus { cluster_id, answered_by: self.inner.options.name.clone(), ..ClusterStatus::default() })
+        Ok(gather::gather(&self.inner).await)
     }
 
     /// Moves everything off a node, in the background; it stays a member. `undo` takes it back.
     ///
     /// # Errors
     /// `NotFound` for an unknown name; `WrongState` if it is on its way out, or nobody else could take over; `Unavailable`.
-    pub async fn drain_node(&self, _name: &str, _undo: bool) -> Result<(), Rejection> {
-        Err(crate::refusal::unavailable("the book cannot be read"))
+    pub async fn drain_node(&self, name: &str, undo: bool) -> Result<(), Rejection> {
+        self.change(name, if undo { Change::Undrain } else { Change::Drain }).await
     }
 
     /// Takes a node out for good, in the background: also one that is dead.
     ///
     /// # Errors
     /// As [`Membership::drain_node`].
-    pub async fn remove_node(&self, _name: &str) -> Result<(), Rejection> {
-        Err(crate::refusal::unavailable("the book cannot be read"))
+    pub async fn remove_node(&self, name: &str) -> Result<(), Rejection> {
+        self.change(name, Change::Remove).await
+    }
+
+    async fn change(&self, name: &str, change: Change) -> Result<(), Rejection> {
+        self.not_alone()?;
+        let call = ChangeBook { name: name.to_owned(), change: change.into() };
+        let view = self.inner.ask(book::CHANGE, &call).await?;
+        if let Some(view) = book::to_view(&view) {
+            self.inner.ground.directory.learn(view);
+        }
+        Ok(())
     }
 
     /// Hands the leadership of a shard to a node that has a replica of it.
@@ -104,11 +142,61 @@ impl Membership {
     /// # Errors
     /// `Invalid` for a shard that is none; `NotFound` for an unknown node; `WrongState` if it has no voting replica;
     /// `Unavailable` if it was not done in time.
-    pub async fn transfer_shard(&self, _shard: u32, _name: &str) -> Result<(), Rejection> {
-        Err(crate::refusal::unavailable("the book cannot be read"))
+    pub async fn transfer_shard(&self, shard: u32, name: &str) -> Result<(), Rejection> {
+        self.not_alone()?;
+        let status = self.status().await?;
+        let count = status.shards.len();
+        let Some(now) = status.shards.into_iter().find(|it| it.shard == shard) else {
+            let why = format!("Expected one of {count} shards, but found {shard}.");
+            return Err(Rejection::new(Code::Invalid, why).at("shard"));
+        };
+        let id = |name: &str| status.nodes.iter().find(|node| node.name == name).map(|node| node.node);
+        let Some(to) = id(name) else {
+            let why = format!("Expected the name of a member, but nobody is called {name:?}.");
+            return Err(Rejection::new(Code::NotFound, why).at("node"));
+        };
+        if !now.replicas.iter().any(|replica| replica.voter && replica.node == name) {
+            let names: Vec<_> = now.replicas.iter().map(|replica| replica.node.as_str()).collect();
+            let why = format!("Expected a replica of shard {shard}, but those are on {}.", names.join(", "));
+            return Err(Rejection::new(Code::WrongState, why).at("node"));
+        }
+        let Some(leader) = now.leader.as_deref().and_then(id) else {
+            return Err(refusal::unavailable("the shard has no leader now"));
+        };
+        if leader == to {
+            return Ok(());
+        }
+        let order = NodeOrder { epoch: 0, shard, order: Some(Order::Transfer(TransferLeadership { node_id: to })) };
+        let refused = if leader == self.inner.me() {
+            orders::obey(&self.inner, &order).await.err().unwrap_or_default()
+        } else {
+            let within = self.inner.options.call_within * 2;
+            let answer: NodeOrderAnswer =
+                self.inner.call(leader, ORDER, &order, within).await.map_err(refusal::unavailable)?;
+            answer.refused
+        };
+        if refused.is_empty() { Ok(()) } else { Err(refusal::unavailable(refused)) }
+    }
+
+    fn not_alone(&self) -> Result<(), Rejection> {
+        let why = "Expected a cluster of several nodes, but this node is alone.";
+        if self.alone { Err(Rejection::new(Code::WrongState, why)) } else { Ok(()) }
+    }
+
+    /// Ends when this node was taken out of the cluster for good: it should stop then. Until then it waits.
+    pub async fn removed(&self) {
+        let mut removed = self.inner.removed.subscribe();
+        if removed.wait_for(|removed| *removed).await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Before a stop in order. Not a leave of the cluster: the replicas stay, as the node may be back in a moment; this node just
-    /// directs no more and is given no more leaderships. Leaderships are handed over by the silo's drain.
-    pub async fn leave(&self, _deadline: Duration) {}
+    /// directs no more and is given no more leaderships. Leaderships are handed over by the silo's drain, which comes next;
+    /// until the mesh stops, this node still answers what others ask about it.
+    pub async fn leave(&self, deadline: Duration) {
+        self.inner.leaving.store(true, Release);
+        let mut tasks = std::mem::take(&mut *self.tasks.lock());
+        let _ = tokio::time::timeout(deadline, tasks.shutdown()).await;
+    }
 }

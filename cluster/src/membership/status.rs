@@ -35,7 +35,7 @@ pub struct NodeStatus {
     pub workers: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShardStatus {
     pub shard: u32,
     /// Name of the leading node.

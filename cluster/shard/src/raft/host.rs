@@ -11,7 +11,7 @@ use super::machine::Counters;
 use super::replica::Parts;
 use super::shard::ShardInner;
 use super::snapshot::{SnapshotFolder, verify};
-use super::{blocking, storage, upkeep};
+use super::{blocking, mend, storage, upkeep};
 use crate::Error;
 use crate::api::*;
 use crate::link::NodeId;
@@ -113,7 +113,8 @@ impl HostInner {
         let started = futures::future::join_all(hosted.map(|slot| slot.start(&host.parts))).await;
         started.into_iter().collect::<Result<(), Error>>()?;
         let upkeep = upkeep::run(host.slots.clone(), host.wal.clone(), host.parts.clone());
-        host.tasks.lock().push(tokio::spawn(upkeep));
+        let mend = mend::run(host.slots.clone(), host.parts.clone(), host.stop.clone());
+        host.tasks.lock().extend([tokio::spawn(upkeep), tokio::spawn(mend)]);
         Ok(host)
     }
 
@@ -185,6 +186,10 @@ impl HostInner {
 
     pub fn rebuilds(&self) -> u64 {
         self.parts.counters.rebuilds.load(Ordering::Relaxed)
+    }
+
+    pub fn restarts(&self) -> u64 {
+        self.parts.counters.restarts.load(Ordering::Relaxed)
     }
 
     pub fn unreadable(&self) -> u64 {

@@ -42,6 +42,8 @@ pub struct Told {
 pub struct Counters {
     /// Stores or shards of a store that were made again from snapshot and log.
     pub rebuilds: AtomicU64,
+    /// Replicas that ended by themselves and were started again.
+    pub restarts: AtomicU64,
     /// Entries that this build could not read.
     pub unreadable: AtomicU64,
 }

@@ -3,6 +3,7 @@
 //! `host` opens and closes, `replica` starts and ends a group member, `shard` is the commit path, `machine` what happens to
 //! an entry, `leadership` who owns, `confirm` whether it still does, `members` who belongs to a group, `network` and `wire`
 //! what replicas say to each other and `incoming` what is answered, `snapshot` and `upkeep` how the log is let go,
+//! `mend` what is done about a replica that has ended by itself,
 //! `checkpoint` what is believed after a restart.
 
 mod checkpoint;
@@ -16,6 +17,7 @@ mod incoming;
 mod leadership;
 mod machine;
 mod members;
+mod mend;
 mod network;
 mod notices;
 mod replica;

@@ -70,11 +70,14 @@ impl Replica {
     }
 
     pub fn group(&self) -> GroupView {
-        let (server, data, all) = (self.raft.server_metrics(), self.raft.data_metrics(), self.raft.metrics());
+        let (server, data) = (self.raft.server_metrics(), self.raft.data_metrics());
         let view = view(&server.borrow_watched(), &data.borrow_watched());
-        // A group whose task has ended by itself says so here alone.
-        let failed = all.borrow_watched().running_state.is_err();
-        if failed { GroupView::default() } else { view }
+        if self.has_ended() { GroupView::default() } else { view }
+    }
+
+    /// Whether its Raft runs no more, for whatever reason.
+    pub fn has_ended(&self) -> bool {
+        self.raft.metrics().borrow_watched().running_state.is_err()
     }
 
     /// Whether this replica leads, and a majority has answered it within this time.

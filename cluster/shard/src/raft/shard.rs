@@ -110,6 +110,19 @@ impl ShardInner {
         Ok(())
     }
 
+    /// Starts a replica that has ended by itself again. Tells whether there was one.
+    pub(super) async fn mend(&self, parts: &Parts) -> Result<bool, Error> {
+        let _changing = self.changing.lock().await;
+        self.serving()?;
+        self.stop.check()?;
+        let Some(replica) = self.replica().filter(|replica| replica.has_ended()) else { return Ok(false) };
+        // It stays in its slot until there is another, so that the next look finds it if this one fails.
+        replica.end().await;
+        let next = Replica::start(parts, self).await?;
+        *self.replica.write() = Some(next);
+        Ok(true)
+    }
+
     /// Ends the replica and removes what there is of it. Under `changing`, and only when the stamp names it no more.
     pub(super) async fn stop(&self, parts: &Parts) -> Result<(), Error> {
         self.serving()?;
@@ -188,12 +201,13 @@ impl ShardInner {
                 Err(Error::NotLeader { shard: self.id.0, leader: to.leader_id })
             }
             Err(RaftError::Fatal(fatal)) => {
-                // The entry may be on disk all the same.
-                let why = self.wal.stopped().unwrap_or_else(|| fatal.to_string());
-                if !self.closed.load(Acquire) {
+                // The entry may be on disk all the same. A replica that has ended by itself is started again, see `mend`;
+                // only the disk's no is the whole node's.
+                let stopped = self.wal.stopped();
+                if let Some(why) = stopped.as_ref().filter(|_| !self.closed.load(Acquire)) {
                     self.stop.because(why.clone());
                 }
-                Err(Error::Unknown(why))
+                Err(Error::Unknown(stopped.unwrap_or_else(|| fatal.to_string())))
             }
             Err(other) => Err(Error::Unknown(other.to_string())),
         }

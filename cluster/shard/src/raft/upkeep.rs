@@ -23,8 +23,8 @@ use tokio::time::Instant;
 const SNAPSHOT_MAX: Duration = Duration::from_secs(120);
 /// The least time between two looks.
 const LOOK_MIN: Duration = Duration::from_millis(50);
-/// How long a shard is left alone after a snapshot that failed.
-const RETRY_AFTER: Duration = Duration::from_secs(10);
+/// How long a shard is left alone after a snapshot that failed, in looks.
+const RETRY_AFTER_LOOKS: u32 = 20;
 /// A follower that has answered within this time is waited for.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 /// Log that is kept for followers is at most so many times what leads to a snapshot.
@@ -32,7 +32,8 @@ const KEEP_TIMES_MAX: u64 = 4;
 
 pub async fn run(slots: Vec<Arc<ShardInner>>, wal: Arc<Wal>, parts: Arc<Parts>) {
     let options = &parts.options;
-    let mut clock = tokio::time::interval(options.checkpoint_every.max(LOOK_MIN));
+    let every = options.checkpoint_every.max(LOOK_MIN);
+    let mut clock = tokio::time::interval(every);
     clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut failed: HashMap<u32, Instant> = HashMap::new();
     loop {
@@ -47,7 +48,7 @@ pub async fn run(slots: Vec<Arc<ShardInner>>, wal: Arc<Wal>, parts: Arc<Parts>) 
             };
             let pins = wal.pinning_group() == Some(shard);
             let due = wal.bytes_since(shard, behind) > options.snapshot_log_bytes.max(slot.folder.bytes());
-            if !(due || pins) || failed.get(&shard).is_some_and(|at| at.elapsed() < RETRY_AFTER) {
+            if !(due || pins) || failed.get(&shard).is_some_and(|at| at.elapsed() < every * RETRY_AFTER_LOOKS) {
                 continue;
             }
             match snapshot(slot, &replica, behind).await {

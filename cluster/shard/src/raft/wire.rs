@@ -301,3 +301,115 @@ impl<'a> Reader<'a> {
         if self.0.is_empty() { Ok(()) } else { Err(format!("Expected the end, but found {} more bytes", self.0.len())) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use openraft::Membership;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    fn id(term: u64, index: u64) -> LogId {
+        LogId { leader_id: LeaderTerm { term }, index }
+    }
+
+    fn of(term: u64, committed: bool) -> Vote {
+        Vote { leader_id: LeaderId { term, voted_for: u64::MAX - term }, committed }
+    }
+
+    fn request() -> AppendEntriesRequest<TypeConfig> {
+        let members: BTreeMap<u64, _> = [(1, Default::default()), (u64::MAX, Default::default())].into();
+        let payloads = [
+            EntryPayload::Blank,
+            EntryPayload::Normal(Proposal(Bytes::from_static(b"payload"))),
+            EntryPayload::Membership(Membership::new(vec![BTreeSet::from([1, u64::MAX])], members).unwrap()),
+            EntryPayload::Normal(Proposal(Bytes::new())),
+        ];
+        let entries = (8..).zip(payloads).map(|(index, payload)| Entry { log_id: id(3, index), payload });
+        AppendEntriesRequest {
+            vote: of(3, true),
+            prev_log_id: Some(id(2, 7)),
+            leader_commit: None,
+            entries: entries.collect(),
+        }
+    }
+
+    /// Every start of a message, and every message with one bit changed, is an error or another message; never a panic.
+    fn mangle<T>(body: &Bytes, read: impl Fn(&Bytes) -> Read<T>) {
+        assert!(read(body).is_ok());
+        for cut in 0..body.len() {
+            assert!(read(&body.slice(..cut)).is_err(), "cut at {cut}");
+        }
+        for bit in 0..8 * body.len() {
+            let mut bad = body.to_vec();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            read(&bad.into()).ok();
+        }
+        assert!(read(&[body, &b"x"[..]].concat().into()).is_err(), "more than there should be");
+    }
+
+    #[test]
+    fn requests_come_back_as_they_were() {
+        let sent = request();
+        let body = append(5, &sent).unwrap();
+        let found = read_append(5, &body).unwrap();
+        assert_eq!((found.vote, found.prev_log_id, found.leader_commit), (sent.vote, sent.prev_log_id, None));
+        assert_eq!(found.entries, sent.entries);
+        let EntryPayload::Normal(Proposal(payload)) = &found.entries[1].payload else { panic!("another kind") };
+        assert!(body.as_ptr_range().contains(&payload.as_ptr()), "not copied");
+        assert!(read_append(6, &body).unwrap_err().contains("shard 5"));
+        mangle(&body, |body| read_append(5, body));
+
+        let mut sent = VoteRequest::new(of(9, false), Some(id(8, 100)));
+        sent.leadership_transfer = true;
+        assert_eq!(read_vote(&vote(&sent)).unwrap(), sent);
+        mangle(&vote(&sent), read_vote);
+        let sent = TransferLeaderRequest::new(of(9, true), 77, Some(id(9, 4)));
+        assert_eq!(read_transfer(&transfer(&sent)).unwrap(), sent);
+        mangle(&transfer(&sent), read_transfer);
+        let sent = SnapshotHead { vote: of(4, true), file_bytes: 1 << 40 };
+        assert_eq!(SnapshotHead::read(&sent.write()).unwrap(), sent);
+        mangle(&sent.write(), SnapshotHead::read);
+    }
+
+    #[test]
+    fn answers_come_back_as_they_were() {
+        for sent in [
+            AppendEntriesResponse::Success,
+            AppendEntriesResponse::PartialSuccess(None),
+            AppendEntriesResponse::PartialSuccess(Some(id(1, 2))),
+            AppendEntriesResponse::Conflict,
+            AppendEntriesResponse::HigherVote(of(7, false)),
+        ] {
+            assert_eq!(read_append_answer(&append_answer(&sent)).unwrap(), sent);
+            mangle(&append_answer(&sent), read_append_answer);
+        }
+        for sent in [
+            Ok(()),
+            Err(TransferLeaderError::VoteChanged { expected: of(1, true), actual: of(2, false) }),
+            Err(TransferLeaderError::LogNotFlushed { expected: Some(id(1, 9)), actual: None }),
+        ] {
+            assert_eq!(read_transfer_answer(&transfer_answer(&sent)).unwrap(), sent);
+            mangle(&transfer_answer(&sent), read_transfer_answer);
+        }
+        let sent = VoteResponse { vote: of(3, false), last_log_id: Some(id(2, 2)), vote_granted: true };
+        assert_eq!(read_vote_answer(&vote_answer(&sent)).unwrap(), sent);
+        mangle(&vote_answer(&sent), read_vote_answer);
+        assert_eq!(read_snapshot_answer(&snapshot_answer(&of(6, true))).unwrap(), of(6, true));
+    }
+
+    /// Holes and jumps would meet an assertion further in.
+    #[test]
+    fn entries_that_do_not_follow_each_other_are_refused() {
+        for (at, index) in [(0, 9), (1, 11), (3, 8)] {
+            let mut sent = request();
+            sent.entries[at].log_id.index = index;
+            assert!(read_append(5, &append(5, &sent).unwrap()).is_err(), "{at} {index}");
+        }
+        let mut last = request();
+        last.prev_log_id = Some(id(2, u64::MAX));
+        assert!(read_append(5, &append(5, &last).unwrap()).is_err());
+        let mut first = request();
+        first.prev_log_id = None;
+        assert!(read_append(5, &append(5, &first).unwrap()).is_err());
+    }
+}

@@ -10,7 +10,7 @@ mod rows;
 mod tests;
 mod view;
 
-pub(crate) use view::{to_view, view_of};
+pub(crate) use view::{book_of, to_view, view_of};
 
 use crate::directory::Member;
 use crate::placement::OWN_TENANT;
@@ -18,7 +18,7 @@ use grain_contract::{
     Code, Context, Corrupt, Decision, Effect, Grain, GrainId, GrainKind, GrainType, Message, Method, Need, Rejection,
     Row, Supply, Timestamp, Turn,
 };
-use granary_proto::peers::{BookMember, ChangeBook, FoundBook, JoinBook, PlaceBook, ReadBook, SeenBook};
+use granary_proto::peers::{BookMember, BookView, ChangeBook, FoundBook, JoinBook, PlaceBook, ReadBook, SeenBook};
 use prost::Message as _;
 use shard::NodeId;
 use std::collections::BTreeMap;
@@ -27,13 +27,13 @@ use uuid::Uuid;
 pub(crate) const KIND: &str = "cluster";
 pub(crate) const KEY: &str = "book";
 
-/// `FoundBook`; all of these answer a `BookView`.
+/// `FoundBook`; all of these answer a `BookView`, the whole book.
 pub(crate) const FOUND: Method = Method(1);
 /// `JoinBook`
 pub(crate) const JOIN: Method = Method(2);
 /// `SeenBook`
 pub(crate) const SEEN: Method = Method(3);
-/// `ReadBook`
+/// `ReadBook`; the answer is empty if there is nothing newer.
 pub(crate) const READ: Method = Method(4);
 /// `ChangeBook`
 pub(crate) const CHANGE: Method = Method(5);
@@ -81,6 +81,10 @@ struct BookGrain {
 impl Grain for BookGrain {
     fn handle(&mut self, cx: &mut Context<'_>, message: &Message<'_>) -> Decision {
         match *message {
+            Message::Call { method: READ, body } => match self.newer(body) {
+                Ok(view) => Decision::Read(view.encode_to_vec()),
+                Err(rejection) => Decision::Reject(rejection),
+            },
             Message::Call { method, body } => match self.next(method, body, cx.now) {
                 Ok(next) => self.turn(next),
                 Err(rejection) => Decision::Reject(rejection),
@@ -106,11 +110,17 @@ impl BookGrain {
             FOUND => changes::found(self.book.as_ref(), &read::<FoundBook>(body)?),
             JOIN => changes::join(self.present()?, &read::<JoinBook>(body)?, now),
             SEEN => changes::seen(self.present()?, &read::<SeenBook>(body)?, now),
-            READ => self.present().and(read::<ReadBook>(body)).and(Ok(None)),
             CHANGE => changes::change(self.present()?, &read::<ChangeBook>(body)?, now),
             PLACE => changes::place(self.present()?, &read::<PlaceBook>(body)?, now),
             _ => Err(Rejection::new(Code::Invalid, format!("Expected a call of the book, but found {}.", method.0))),
         }
+    }
+
+    /// Empty if there is nothing newer.
+    fn newer(&self, body: &[u8]) -> Result<BookView, Rejection> {
+        let ReadBook { since } = read(body)?;
+        let book = self.present()?;
+        Ok(if book.version > since { view_of(book) } else { BookView::default() })
     }
 
     fn present(&self) -> Result<&Book, Rejection> {

@@ -19,7 +19,7 @@ pub(super) fn plan(picture: &Picture<'_>, leads: &BTreeMap<ShardId, Lead<'_>>, p
             }
         }
     }
-    moves.sort_by(|a, b| a.order.cmp(&b.order));
+    moves.sort_by_key(|one| one.order);
     moves.truncate(picture.limits.moves_at_once);
     plan.moving = moves.len();
     plan.steps.extend(moves.into_iter().flat_map(|one| one.steps));

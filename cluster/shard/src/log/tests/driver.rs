@@ -74,6 +74,10 @@ pub fn purge(log: &GroupLog, upto: LogId) -> io::Result<()> {
     block_on(log.clone().purge(upto))
 }
 
+pub fn forget(log: &GroupLog) -> io::Result<()> {
+    block_on(log.forget())
+}
+
 pub fn save_committed(log: &GroupLog, committed: Option<LogId>) {
     block_on(log.clone().save_committed(committed)).unwrap();
 }

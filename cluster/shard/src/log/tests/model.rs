@@ -40,6 +40,10 @@ pub enum Op {
         group: u32,
         bytes: u8,
     },
+    /// Everything but the vote.
+    Forget {
+        group: u32,
+    },
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -139,6 +143,15 @@ impl Model {
                 };
                 model.checkpoint = Some(checkpoint.clone());
                 wal.checkpoint(group, checkpoint);
+            }
+            Op::Forget { group } => {
+                let model = &mut self.groups[group as usize];
+                let applied = model.checkpoint.as_ref().and_then(|checkpoint| checkpoint.last_applied);
+                if model.last().is_some() || model.committed.is_some() || applied.is_some() {
+                    let checkpoint = Some(Checkpoint::default());
+                    *model = ModelGroup { term: model.term, vote: model.vote, checkpoint, ..ModelGroup::default() };
+                }
+                driver::forget(&wal.group(group)).unwrap();
             }
         }
         None

@@ -22,6 +22,7 @@ pub fn op() -> impl Strategy<Value = Op> {
         1 => (group(), 0..4u8, any::<bool>()).prop_map(|(group, node, committed)| Op::Vote { group, node, committed }),
         1 => (group(), 0..4u8).prop_map(|(group, back)| Op::Committed { group, back }),
         1 => (group(), any::<u8>()).prop_map(|(group, bytes)| Op::Checkpoint { group, bytes }),
+        1 => group().prop_map(|group| Op::Forget { group }),
     ]
 }
 

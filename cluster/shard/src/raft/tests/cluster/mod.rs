@@ -2,6 +2,7 @@
 
 mod catching_up;
 mod elections;
+mod faults;
 mod frozen;
 mod members;
 mod restarts;

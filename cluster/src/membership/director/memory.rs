@@ -1,0 +1,122 @@
+//! What the director remembers between two looks. Times are milliseconds of its own monotonic clock (FR-017).
+
+use crate::directory::MemberState;
+use crate::membership::MembershipOptions;
+use crate::membership::book::Book;
+use crate::membership::plan::Seen;
+use shard::{NodeId, ShardId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+#[derive(Default)]
+pub(super) struct Memory {
+    /// When a member last answered, or was first met in the book.
+    heard: BTreeMap<NodeId, u64>,
+    /// The latest term of each shard, and when it was first seen.
+    terms: BTreeMap<ShardId, (u64, u64)>,
+}
+
+impl Memory {
+    pub(super) fn note(&mut self, book: &Book, nodes: &BTreeMap<NodeId, Seen>, now: u64) {
+        let is_member = |node: &NodeId| book.members.get(node).is_some_and(|member| member.state != MemberState::Gone);
+        self.heard.retain(|node, _| is_member(node));
+        for node in book.members.keys().filter(|node| is_member(node)) {
+            let heard = self.heard.entry(*node).or_insert(now);
+            if nodes.contains_key(node) {
+                *heard = now;
+            }
+        }
+        let groups = nodes.values().flat_map(|seen| &seen.groups).filter(|(_, group)| group.leads);
+        for (shard, group) in groups {
+            let (term, since) = self.terms.entry(*shard).or_insert((group.term, now));
+            if group.term > *term {
+                (*term, *since) = (group.term, now);
+            }
+        }
+    }
+
+    /// Members that have been silent for the whole grace time.
+    pub(super) fn dead(&self, options: &MembershipOptions, now: u64) -> BTreeSet<NodeId> {
+        let is_dead = |(_, heard): &(&NodeId, &u64)| now.saturating_sub(**heard) >= millis(options.dead_node_grace);
+        self.heard.iter().filter(is_dead).map(|(node, _)| *node).collect()
+    }
+
+    /// Shards whose last election is a while ago.
+    pub(super) fn calm(&self, options: &MembershipOptions, now: u64) -> BTreeSet<ShardId> {
+        let is_calm = |(_, (_, since)): &(&ShardId, &(u64, u64))| now.saturating_sub(*since) >= millis(options.settle);
+        self.terms.iter().filter(is_calm).map(|(shard, _)| *shard).collect()
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directory::Member;
+    use crate::membership::plan::Group;
+    use grain_contract::Timestamp;
+    use uuid::Uuid;
+
+    fn book(nodes: &[NodeId]) -> Book {
+        let member = |node: &NodeId| Member {
+            node: *node,
+            name: format!("node-{node}"),
+            boot: 1,
+            generation: 1,
+            state: MemberState::Up,
+            zone: String::new(),
+            client_address: String::new(),
+            build: String::new(),
+            since: Timestamp(0),
+        };
+        Book {
+            cluster: Uuid::from_u128(1),
+            version: 1,
+            replicas: 3,
+            members: nodes.iter().map(|node| (*node, member(node))).collect(),
+            places: vec![vec![1, 2, 3]],
+        }
+    }
+
+    fn answers(nodes: &[NodeId], term: u64) -> BTreeMap<NodeId, Seen> {
+        let group = Group { term, leads: true, ..Group::default() };
+        let seen = Seen { leaving: false, groups: BTreeMap::from([(ShardId(0), group)]) };
+        nodes.iter().map(|node| (*node, seen.clone())).collect()
+    }
+
+    fn options() -> MembershipOptions {
+        MembershipOptions {
+            dead_node_grace: Duration::from_secs(300),
+            settle: Duration::from_secs(5),
+            ..MembershipOptions::new("a", Vec::new(), "unused")
+        }
+    }
+
+    /// [K8] [FR-017] Times of one clock only, and a flap begins the grace anew.
+    #[test]
+    fn a_node_is_dead_after_it_was_silent_for_the_whole_grace_time() {
+        let (mut memory, options, book) = (Memory::default(), options(), book(&[1, 2, 3]));
+        memory.note(&book, &answers(&[1, 2], 1), 1_000);
+        assert!(memory.dead(&options, 300_999).is_empty(), "a new director gives everybody the whole time");
+        memory.note(&book, &answers(&[1, 2], 1), 301_000);
+        assert_eq!(memory.dead(&options, 301_000), BTreeSet::from([3]));
+        memory.note(&book, &answers(&[1, 2, 3], 1), 301_001);
+        memory.note(&book, &answers(&[1, 2], 1), 301_002);
+        assert!(memory.dead(&options, 600_999).is_empty());
+        assert_eq!(memory.dead(&options, 601_001), BTreeSet::from([3]));
+    }
+
+    #[test]
+    fn a_shard_is_calm_some_time_after_its_last_election() {
+        let (mut memory, options, book) = (Memory::default(), options(), book(&[1]));
+        memory.note(&book, &answers(&[1], 7), 0);
+        assert!(memory.calm(&options, 4_999).is_empty());
+        memory.note(&book, &answers(&[1], 7), 4_999);
+        assert_eq!(memory.calm(&options, 5_000), BTreeSet::from([ShardId(0)]));
+        memory.note(&book, &answers(&[1], 8), 5_000);
+        assert!(memory.calm(&options, 9_999).is_empty());
+    }
+}
