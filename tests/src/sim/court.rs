@@ -22,6 +22,8 @@ pub enum Sight {
     Owns { node: NodeId, shard: u32, epoch: u64 },
     /// A tally was reminded; `now` is its owner's wall clock.
     Reminded { slot: Slot, tally: GrainId, name: String, due: Timestamp, now: Timestamp },
+    /// A process stopped, or goes on.
+    Frozen { slot: Slot, frozen: bool },
     /// A node's wall clock was set by so much.
     ClockSet { slot: Slot, by_ms: i64 },
     /// Somebody sent, was told that it is done, or never learnt it. `what` is a tally's operation.
@@ -40,6 +42,8 @@ pub enum Sight {
     Held { worker: String, attempt: Uuid, until_us: u64 },
     LetGo { worker: String, attempt: Uuid },
     Reported { worker: String, attempt: Uuid, outcome: String, accepted: bool },
+    /// Somebody wants to be told all events of a tenant.
+    Consumer { name: String, tenant: TenantId },
     /// A consumer was handed an event.
     Delivered { consumer: String, tenant: TenantId, grain: GrainId, body: Arc<Vec<u8>> },
 }
@@ -51,8 +55,6 @@ pub struct End {
     pub digests: Vec<(u32, Vec<(Slot, Digest)>)>,
     /// State and journal of each run that was accepted, read from its owner.
     pub runs: Vec<(GrainId, Option<(v1::Run, Vec<v1::JournalEntry>)>)>,
-    /// What each consumer of everything is called.
-    pub consumers: Vec<(String, TenantId)>,
     pub sums: Vec<(GrainId, i64)>,
 }
 
@@ -87,6 +89,12 @@ impl Court {
             let found = check.end(end);
             faults.extend(found.into_iter().map(|fault| format!("{}: {fault}", check.name())));
         }
+    }
+
+    /// Whether nothing is outstanding by any checker's account.
+    pub fn is_settled(&self) -> bool {
+        let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.checks.iter().all(|check| check.is_settled())
     }
 
     /// Something that no checker was needed for.

@@ -53,6 +53,10 @@ impl Check for Acknowledged {
         faults
     }
 
+    fn is_settled(&self) -> bool {
+        self.given == 0
+    }
+
     fn end(&mut self, end: &End) -> Vec<String> {
         let lost = self.acknowledged.difference(&self.done);
         let mut faults: Vec<String> =

@@ -6,7 +6,7 @@ use crate::sim::tally;
 use grain_contract::{GrainId, TenantId};
 use granary_proto::v1;
 use prost::Message as _;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
@@ -19,6 +19,7 @@ pub struct Events {
     content: HashMap<(GrainId, u64), u64>,
     /// The last number in order that a consumer was told.
     told: HashMap<(String, GrainId), u64>,
+    consumers: BTreeMap<String, TenantId>,
 }
 
 /// The numbered events of one outbox row.
@@ -42,6 +43,9 @@ impl Check for Events {
 
     fn see(&mut self, sight: &Sight) -> Vec<String> {
         let mut faults = Vec::new();
+        if let Sight::Consumer { name, tenant } = sight {
+            self.consumers.insert(name.clone(), tenant.clone());
+        }
         if let Some(turn) = self.first.accepted(sight) {
             for message in turn.entry.outbox.iter().filter(|message| !message.event.is_empty()) {
                 for (number, content) in events(&turn.grain, &message.event) {
@@ -71,20 +75,28 @@ impl Check for Events {
         faults
     }
 
-    fn end(&mut self, end: &End) -> Vec<String> {
-        let mut faults = Vec::new();
-        for (consumer, tenant) in &end.consumers {
-            let of_tenant = |grain: &&GrainId| -> bool { TenantId::clone(&grain.tenant) == *tenant };
-            let mut grains: Vec<_> = self.committed.keys().filter(of_tenant).collect();
+    fn is_settled(&self) -> bool {
+        self.outstanding().is_empty()
+    }
+
+    fn end(&mut self, _: &End) -> Vec<String> {
+        self.outstanding()
+    }
+}
+
+impl Events {
+    fn outstanding(&self) -> Vec<String> {
+        let mut missing = Vec::new();
+        for (consumer, tenant) in &self.consumers {
+            let mut grains: Vec<_> = self.committed.iter().filter(|(grain, _)| grain.tenant == *tenant).collect();
             grains.sort();
-            for grain in grains {
+            for (grain, all) in grains {
                 let told = self.told.get(&(consumer.clone(), grain.clone())).copied().unwrap_or_default();
-                if told != self.committed[grain] {
-                    let all = self.committed[grain];
-                    faults.push(format!("{consumer} was told {told} events of {grain}, but there are {all}"));
+                if told != *all {
+                    missing.push(format!("{consumer} was told {told} events of {grain}, but there are {all}"));
                 }
             }
         }
-        faults
+        missing
     }
 }

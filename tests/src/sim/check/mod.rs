@@ -7,6 +7,7 @@ mod commands;
 mod events;
 mod owners;
 mod reads;
+pub use reads::GROWING;
 mod reminders;
 mod replicas;
 mod revisions;
@@ -24,6 +25,11 @@ pub trait Check: Send {
 
     /// What is wrong with this, in sentences.
     fn see(&mut self, sight: &Sight) -> Vec<String>;
+
+    /// Whether nothing is outstanding that time alone will bring.
+    fn is_settled(&self) -> bool {
+        true
+    }
 
     fn end(&mut self, _end: &End) -> Vec<String> {
         Vec::new()

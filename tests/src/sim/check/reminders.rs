@@ -65,6 +65,10 @@ impl Check for Reminders {
         faults
     }
 
+    fn is_settled(&self) -> bool {
+        self.set.is_empty()
+    }
+
     fn end(&mut self, _: &End) -> Vec<String> {
         let mut faults: Vec<String> =
             self.set.iter().map(|((tally, name), due)| format!("{name} of {tally}, due {due}, never came")).collect();

@@ -1,0 +1,173 @@
+//! What goes wrong, drawn from the seed: when, where and for how long.
+
+use super::Options;
+use super::chance::Chance;
+use super::net::{Slot, Weather};
+use super::world::World;
+use std::iter::Peekable;
+use std::sync::atomic::Ordering::Relaxed;
+use std::vec::IntoIter;
+
+/// One thing that goes wrong, and is mended when it ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    Kill(Slot),
+    CutPower(Slot),
+    KillAll,
+    CutPowerOfAll,
+    /// Everything of a process stands still; its machine's clocks go on.
+    Freeze(Slot),
+    /// Cut from all others, both ways.
+    Cut(Slot),
+    /// It hears nobody, but is heard.
+    Deafen(Slot),
+    /// It is not heard, but hears.
+    Mute(Slot),
+    /// One way between two.
+    CutWay(Slot, Slot),
+    Lossy,
+    Stormy,
+    SlowDisk(Slot),
+    SetClock(Slot, i64),
+    /// Hands a shard's leadership on.
+    Transfer(u32, Slot),
+}
+
+/// Moments at which faults begin (true) and end.
+#[derive(Default)]
+pub struct Script(Vec<(u64, Fault, bool)>);
+
+impl Script {
+    pub fn of(chance: &mut Chance, options: &Options, from_us: u64) -> Self {
+        let mut script = Self::default();
+        if !options.faults {
+            return script;
+        }
+        let load_us = options.load_ms * 1_000;
+        let mut at = from_us + chance.between(200_000..1_500_000);
+        // One after the other mostly, and sometimes one on top of another.
+        while at < from_us + load_us {
+            let fault = Fault::draw(chance, options);
+            let lasts = fault.lasts(chance);
+            script.0.push((at, fault.clone(), true));
+            script.0.push((at + lasts, fault, false));
+            at += if chance.permille(350) { chance.between(1..lasts.max(2)) } else { lasts };
+            at += chance.between(100_000..2_500_000);
+        }
+        script
+    }
+
+    pub fn in_order(mut self) -> Peekable<IntoIter<(u64, Fault, bool)>> {
+        self.0.sort_by_key(|(at, _, begins)| (*at, *begins));
+        self.0.into_iter().peekable()
+    }
+}
+
+impl Fault {
+    fn draw(chance: &mut Chance, options: &Options) -> Self {
+        let slot = chance.below(options.nodes as u64) as Slot;
+        let other = chance.below(options.nodes as u64) as Slot;
+        match chance.below(100) {
+            0..14 => Self::Kill(slot),
+            14..22 => Self::CutPower(slot),
+            22..25 => Self::KillAll,
+            25..31 => Self::CutPowerOfAll,
+            31..43 => Self::Freeze(slot),
+            43..55 => Self::Cut(slot),
+            55..60 => Self::Deafen(slot),
+            60..65 => Self::Mute(slot),
+            65..69 => Self::CutWay(slot, other),
+            69..75 => Self::Lossy,
+            75..81 => Self::Stormy,
+            81..86 => Self::SlowDisk(slot),
+            86..90 => {
+                let far = if chance.permille(150) { 60_000 } else { 2_000 };
+                Self::SetClock(slot, chance.between(0..2 * far) as i64 - far as i64)
+            }
+            _ => Self::Transfer(chance.below(u64::from(options.shards)) as u32, slot),
+        }
+    }
+
+    /// Microseconds.
+    fn lasts(&self, chance: &mut Chance) -> u64 {
+        match self {
+            Self::Kill(_) | Self::CutPower(_) | Self::KillAll | Self::CutPowerOfAll => chance.between(10_000..2_500_000),
+            Self::Freeze(_) if chance.permille(150) => chance.between(4_000_000..9_000_000),
+            Self::Transfer(..) | Self::SetClock(..) => 1,
+            _ => chance.between(200_000..4_000_000),
+        }
+    }
+
+    pub fn begin(&self, world: &mut World) {
+        let now_us = world.now_us;
+        match self {
+            Self::Kill(slot) => world.machines[*slot].kill(),
+            Self::CutPower(slot) => world.machines[*slot].cut_power(),
+            Self::KillAll => world.machines.iter_mut().for_each(|machine| machine.kill()),
+            Self::CutPowerOfAll => world.machines.iter_mut().for_each(|machine| machine.cut_power()),
+            Self::Freeze(slot) => world.machines[*slot].freeze(true, now_us),
+            Self::SlowDisk(slot) => world.machines[*slot].sync_us_max.store(400_000, Relaxed),
+            Self::SetClock(slot, by_ms) => world.machines[*slot].set_clock(*by_ms),
+            Self::Transfer(shard, slot) => transfer(world, *shard, *slot),
+            Self::Lossy => world.net.set_weather(Weather { lost: 100, repeated: 50, ..Weather::fine() }),
+            Self::Stormy => world.net.set_weather(Weather {
+                delay_us: 100..60_000,
+                lost: 20,
+                repeated: 100,
+                held_up: 100,
+                held_up_us: 10_000..900_000,
+            }),
+            Self::Cut(_) | Self::Deafen(_) | Self::Mute(_) | Self::CutWay(..) => self.cut(world, true),
+        }
+    }
+
+    pub fn end(&self, world: &mut World) {
+        let now_us = world.now_us;
+        match self {
+            Self::Kill(slot) | Self::CutPower(slot) => restart(world, *slot),
+            Self::KillAll | Self::CutPowerOfAll => (0..world.machines.len()).for_each(|slot| restart(world, slot)),
+            Self::Freeze(slot) => world.machines[*slot].freeze(false, now_us),
+            Self::SlowDisk(slot) => world.machines[*slot].sync_us_max.store(2_000, Relaxed),
+            Self::Lossy | Self::Stormy => world.net.set_weather(Weather::fine()),
+            Self::Cut(_) | Self::Deafen(_) | Self::Mute(_) | Self::CutWay(..) => self.cut(world, false),
+            Self::SetClock(..) | Self::Transfer(..) => {}
+        }
+    }
+
+    fn cut(&self, world: &World, cut: bool) {
+        let all = 0..world.machines.len();
+        for (from, to) in all.clone().flat_map(|from| all.clone().map(move |to| (from, to))) {
+            let is_meant = match self {
+                Self::Cut(slot) => (from == *slot) != (to == *slot),
+                Self::Deafen(slot) => to == *slot && from != *slot,
+                Self::Mute(slot) => from == *slot && to != *slot,
+                Self::CutWay(one, other) => from == *one && to == *other && one != other,
+                _ => false,
+            };
+            if is_meant {
+                world.net.cut(from, to, cut);
+            }
+        }
+    }
+}
+
+fn restart(world: &mut World, slot: Slot) {
+    let now_us = world.now_us;
+    let machine = &mut world.machines[slot];
+    if !machine.is_up()
+        && let Err(error) = machine.start(now_us)
+    {
+        world.court.complain(format!("machine {slot} does not start: {error}"));
+    }
+}
+
+fn transfer(world: &World, shard: u32, slot: Slot) {
+    let Some(to) = world.machines[slot].host().map(|host| host.node_id()) else { return };
+    for machine in &world.machines {
+        let (Some(host), Some(handle)) = (machine.host(), machine.handle()) else { continue };
+        let Some(shard) = host.shard(shard::ShardId(shard)) else { continue };
+        if shard.leadership().borrow().epoch.is_some() {
+            handle.spawn(async move { shard.transfer(to).await.ok() });
+        }
+    }
+}

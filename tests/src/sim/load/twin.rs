@@ -1,0 +1,43 @@
+//! A second writer: it does at an owner what a broken activation would do, a turn decided on what was read a while ago. The
+//! store must take it whole or refuse it.
+
+use super::{TENANTS, Yard, pause};
+use crate::sim::chance::Chance;
+use crate::sim::tally;
+use cluster::placement::shard_of;
+use grain_contract::{Row, RowKey, Table, Timestamp, Turn};
+use shard::Commit;
+use std::time::Duration;
+
+/// Rows of its own, in a table that tallies do not look at.
+const TABLE: Table = Table(130);
+
+pub struct Twin {
+    pub yard: Yard,
+    pub chance: Chance,
+}
+
+impl Twin {
+    pub async fn run(mut self) {
+        let mut number = 0u64;
+        while self.yard.is_working() {
+            pause(&mut self.chance, 50..600).await;
+            number += 1;
+            let Some(door) = self.yard.doors.any(&mut self.chance) else { continue };
+            let grain = tally::id(self.chance.pick(&TENANTS), &format!("tally-{}", self.chance.below(5)));
+            let waits = Duration::from_millis(self.chance.below(400));
+            let host = door.host.clone();
+            let write = async move {
+                let shard = host.shard(shard_of(&grain, host.shards()))?;
+                let epoch = shard.leadership().borrow().epoch?;
+                let expected = shard.grain(&grain).ok()?.revision;
+                tokio::time::sleep(waits).await;
+                let row = Row { key: RowKey { table: TABLE, key: number.to_be_bytes().to_vec() }, value: vec![1] };
+                let turn = Turn { puts: vec![row], ..Turn::default() };
+                shard.commit(Commit { grain, epoch, expected, turn, command: None, at: Timestamp(0) }).await.ok()
+            };
+            // Whether it was taken is for the checkers to judge.
+            door.at(Duration::from_secs(5), write).await;
+        }
+    }
+}
