@@ -22,6 +22,8 @@ pub mod machine;
 pub mod net;
 mod panics;
 pub mod plans;
+pub mod runner;
+pub mod sabotage;
 pub mod strand;
 pub mod tally;
 pub mod trace;
