@@ -16,7 +16,7 @@ use uuid::Uuid;
 pub enum Sight {
     /// A replica applied a turn's entry; `revision` is what it made of the grain, `None` if it was fenced.
     Applied { slot: Slot, node: NodeId, shard: u32, term: u64, index: u64, revision: Option<u64>, entry: Arc<TurnEntry> },
-    /// A node keeps for good that it has promised its vote of this term, or follows this leader.
+    /// A node keeps for good that it has promised its vote of this term.
     Voted { node: NodeId, shard: u32, term: u64, candidate: NodeId },
     /// A node says that it owns a shard.
     Owns { node: NodeId, shard: u32, epoch: u64 },

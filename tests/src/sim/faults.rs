@@ -167,7 +167,7 @@ fn transfer(world: &World, shard: u32, slot: Slot) {
         let (Some(host), Some(handle)) = (machine.host(), machine.handle()) else { continue };
         let Some(shard) = host.shard(shard::ShardId(shard)) else { continue };
         if shard.leadership().borrow().epoch.is_some() {
-            handle.spawn(async move { shard.transfer(to).await.ok() });
+            handle.spawn(async move { shard.transfer_leadership(to).await.ok() });
         }
     }
 }

@@ -35,6 +35,7 @@ pub struct Site {
     pub doors: Doors,
     pub plans: Plans,
     pub shards: u32,
+    pub alone: bool,
     pub folder: PathBuf,
     pub sabotage: Option<StoreSabotage>,
 }
@@ -44,8 +45,9 @@ pub struct Machine {
     site: Site,
     chance: Chance,
     disk: Double,
-    /// Number of the present volume: a lost one is replaced by the next.
+    /// Number of the present volume: a lost one is replaced by the next, under a new node id.
     volume: u32,
+    node_id: u64,
     process: Option<Process>,
     /// How much faster its clocks go than true time, in millionths.
     drift_ppm: i64,
@@ -80,6 +82,7 @@ fn lock(state: &Arc<Mutex<State>>) -> MutexGuard<'_, State> {
 
 impl Machine {
     pub fn new(slot: Slot, site: Site, mut chance: Chance) -> Self {
+        let node_id = chance.next() >> 8;
         let drift_ppm = chance.between(0..2_000) as i64 - 1_000;
         let wall_off_ms = chance.between(0..1_000) as i64 - 500;
         Self {
@@ -88,6 +91,7 @@ impl Machine {
             chance,
             disk: Double::default(),
             volume: 0,
+            node_id,
             process: None,
             drift_ppm,
             wall_off_ms,
@@ -106,6 +110,11 @@ impl Machine {
 
     pub fn host(&self) -> Option<Host> {
         lock(&self.process.as_ref()?.state).host.clone()
+    }
+
+    /// When its process began: new with every process.
+    pub fn boot(&self) -> u64 {
+        self.process.as_ref().map_or(0, |process| process.began_us + 1)
     }
 
     pub fn directory(&self) -> Option<Directory> {
@@ -187,6 +196,10 @@ impl Machine {
             cache_bytes: 8 << 20,
             segment_bytes: 256 << 10,
             snapshot_log_bytes: 96 << 10,
+            keep_log: 20,
+            node_id: Some(self.node_id),
+            alone: self.site.alone,
+            link: Arc::new(wire.clone()),
             stage: Stage::new(scene),
             ..HostOptions::new(self.folder(), self.site.shards)
         }
@@ -210,6 +223,7 @@ impl Machine {
         self.drop_process();
         self.disk = Double::default();
         self.volume += 1;
+        self.node_id = self.chance.next() >> 8;
     }
 
     fn drop_process(&mut self) {
@@ -288,8 +302,8 @@ async fn receive(
     file: &bytes::Bytes,
 ) -> Result<bytes::Bytes, shard::LinkError> {
     let mut receiver = host.receive_snapshot(from, shard, head).await?;
-    for chunk in file.chunks(64 << 10) {
-        receiver.write(chunk).await?;
+    for at in (0..file.len()).step_by(64 << 10) {
+        receiver.write(file.slice(at..file.len().min(at + (64 << 10)))).await?;
     }
     receiver.finish().await
 }

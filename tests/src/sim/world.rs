@@ -22,7 +22,9 @@ use super::strand::Strand;
 use super::trace::Trace;
 use super::{Options, Report, collect, founding, panics};
 use shard::ShardId;
-use std::collections::HashMap;
+use cluster::directory::View;
+use cluster::peers::PeerInfo;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -30,6 +32,8 @@ use tokio::task::JoinHandle;
 
 /// How far a step goes, in microseconds. Messages take one at least.
 const STEP_US: u64 = 4_000;
+/// How often nodes learn who can be called.
+const ATTACH_EVERY_US: u64 = 300_000;
 /// What the cluster gets to found itself.
 const FOUNDING_US_MAX: u64 = 30_000_000;
 /// What everybody gets to finish once faults have stopped.
@@ -52,6 +56,9 @@ pub struct World {
     working: watch::Sender<bool>,
     runs: Runs,
     site: Site,
+    /// What every node is told of the cluster.
+    pub view: Option<View>,
+    attached_at: u64,
     /// Epochs that were told already.
     owned: HashMap<(u64, u32), u64>,
 }
@@ -69,6 +76,7 @@ impl World {
             doors: doors.clone(),
             plans: Plans::compile()?,
             shards: options.shards,
+            alone: options.nodes == 1,
             folder,
             sabotage: options.sabotage,
         };
@@ -88,6 +96,8 @@ impl World {
             working,
             runs: Runs::default(),
             site,
+            view: None,
+            attached_at: 0,
             owned: HashMap::new(),
         };
         for _ in 0..world.options.nodes {
@@ -141,8 +151,50 @@ impl World {
         }
         self.outside.run_until(Duration::from_micros(self.now_us));
         self.look_at_owners();
+        self.attach();
         for panic in panics::take() {
             self.court.complain(format!("a panic: {panic}"));
+        }
+    }
+
+    /// Tells every node what the book says.
+    pub fn tell_view(&self) {
+        let Some(view) = &self.view else { return };
+        for directory in self.machines.iter().filter_map(|machine| machine.directory()) {
+            directory.learn(view.clone());
+        }
+    }
+
+    /// Tells every node who can be called, as a mesh does that has looked a moment ago.
+    fn attach(&mut self) {
+        if self.now_us < self.attached_at {
+            return;
+        }
+        self.attached_at = self.now_us + ATTACH_EVERY_US;
+        self.tell_view();
+        for machine in &self.machines {
+            let Some(wire) = machine.wire() else { continue };
+            let is_near = |other: &&Machine| {
+                let (a, b) = (machine.slot, other.slot);
+                a != b && !other.is_frozen() && !self.net.is_cut(a, b) && !self.net.is_cut(b, a)
+            };
+            let info = |other: &Machine| {
+                let info = PeerInfo {
+                    name: format!("node-{}", other.slot),
+                    boot: other.boot(),
+                    cluster: self.view.as_ref().and_then(|view| view.cluster),
+                    client_address: String::new(),
+                    zone: String::new(),
+                    build: String::new(),
+                };
+                Some((other.host()?.node_id(), info))
+            };
+            let near = self.machines.iter().filter(is_near).filter_map(info).collect::<BTreeMap<_, _>>();
+            wire.attached.send_if_modified(|known| {
+                let changed = **known != near;
+                *known = Arc::new(near);
+                changed
+            });
         }
     }
 

@@ -207,7 +207,10 @@ impl RaftLogStorage<TypeConfig> for GroupLog {
             }
             told(receiver).await?;
         }
-        if let Some(witness) = self.shared.stage.witness() {
+        // One that is committed follows a leader that others have elected.
+        if let Some(witness) = self.shared.stage.witness()
+            && !vote.committed
+        {
             witness.voted(self.group, vote.leader_id.term, vote.leader_id.voted_for);
         }
         Ok(())

@@ -58,7 +58,7 @@ pub struct Seen<'a> {
 /// Is told what replicas do, at the moment they do it.
 pub trait Witness: Send + Sync {
     fn applied(&self, seen: Seen<'_>);
-    /// This node has promised its vote, or follows this leader.
+    /// This node has promised its vote of the term.
     fn voted(&self, shard: u32, term: u64, candidate: u64);
 }
 

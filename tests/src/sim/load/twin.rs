@@ -24,7 +24,7 @@ impl Twin {
             pause(&mut self.chance, 50..600).await;
             number += 1;
             let Some(door) = self.yard.doors.any(&mut self.chance) else { continue };
-            let grain = tally::id(self.chance.pick(&TENANTS), &format!("tally-{}", self.chance.below(5)));
+            let grain = tally::id(self.chance.pick::<&str>(&TENANTS), &format!("tally-{}", self.chance.below(5)));
             let waits = Duration::from_millis(self.chance.below(400));
             let host = door.host.clone();
             let write = async move {
