@@ -4,7 +4,7 @@ use cluster_tests::workspace::{Package, metadata, rust_sources};
 use std::collections::BTreeSet;
 
 /// Package → which of our packages it may use in its normal dependencies.
-const OURS: [(&str, &[&str]); 8] = [
+const OURS: [(&str, &[&str]); 9] = [
     ("grain-contract", &[]),
     ("granary-proto", &[]),
     ("grains", &["grain-contract", "granary-proto"]),
@@ -12,6 +12,7 @@ const OURS: [(&str, &[&str]); 8] = [
     ("cluster", &["grain-contract", "granary-proto", "shard"]),
     ("granary", &["grain-contract", "granary-proto", "grains", "shard", "cluster"]),
     ("loadtest", &["grain-contract", "granary-proto"]),
+    ("xtask", &[]),
     ("cluster-tests", &["grain-contract", "granary-proto", "grains", "shard", "cluster", "granary"]),
 ];
 

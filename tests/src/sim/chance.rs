@@ -13,11 +13,11 @@ impl Chance {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
         let mut chance = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ named);
-        chance.next();
+        chance.draw();
         chance
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -27,7 +27,7 @@ impl Chance {
 
     /// Below `end`; 0 for 0.
     pub fn below(&mut self, end: u64) -> u64 {
-        if end == 0 { 0 } else { self.next() % end }
+        if end == 0 { 0 } else { self.draw() % end }
     }
 
     pub fn between(&mut self, range: Range<u64>) -> u64 {
@@ -52,11 +52,11 @@ impl Chance {
 
     /// A new stream that starts from this one.
     pub fn fork(&mut self) -> Self {
-        Self(self.next())
+        Self(self.draw())
     }
 
     pub fn uuid(&mut self) -> uuid::Uuid {
-        let (high, low) = (self.next(), self.next());
+        let (high, low) = (self.draw(), self.draw());
         uuid::Builder::from_random_bytes((u128::from(high) << 64 | u128::from(low)).to_be_bytes()).into_uuid()
     }
 }
@@ -72,7 +72,7 @@ mod tests {
         let found: Vec<u64> = (0..4).map(|_| chance.below(1_000)).collect();
         let mut again = Chance::of(7, "net");
         assert_eq!(found, (0..4).map(|_| again.below(1_000)).collect::<Vec<_>>());
-        assert_ne!(Chance::of(7, "net").next(), Chance::of(7, "disk").next());
-        assert_ne!(Chance::of(7, "net").next(), Chance::of(8, "net").next());
+        assert_ne!(Chance::of(7, "net").draw(), Chance::of(7, "disk").draw());
+        assert_ne!(Chance::of(7, "net").draw(), Chance::of(8, "net").draw());
     }
 }

@@ -76,9 +76,9 @@ async fn journal(doors: &Doors, id: &GrainId) -> Vec<v1::JournalEntry> {
     for n in 0..TRIES {
         let all = doors.all();
         let Some(door) = all.get(n as usize % all.len().max(1)) else { continue };
-        let (silo, id) = (door.silo.clone(), id.clone());
-        let rows = door.at(WITHIN, async move {
-            silo.rows(&id, run::table::JOURNAL, None, JOURNAL_ROWS_MAX, Instant::now() + WITHIN).await
+        let id = id.clone();
+        let rows = door.at(WITHIN, move |inside| async move {
+            inside.silo.rows(&id, run::table::JOURNAL, None, JOURNAL_ROWS_MAX, Instant::now() + WITHIN).await
         });
         if let Some(Ok(rows)) = rows.await {
             return rows.iter().flat_map(entries).collect();

@@ -1,6 +1,7 @@
 //! Who watches: everything that is seen goes to every checker, at the moment it happens.
 
 use super::check::Check;
+use super::collect::Journaled;
 use super::net::Slot;
 use super::trace::Trace;
 use grain_contract::{GrainId, TenantId, Timestamp};
@@ -15,37 +16,114 @@ use uuid::Uuid;
 #[derive(Clone, Debug)]
 pub enum Sight {
     /// A replica applied a turn's entry; `revision` is what it made of the grain, `None` if it was fenced.
-    Applied { slot: Slot, node: NodeId, shard: u32, term: u64, index: u64, revision: Option<u64>, entry: Arc<TurnEntry> },
+    Applied {
+        slot: Slot,
+        node: NodeId,
+        shard: u32,
+        term: u64,
+        index: u64,
+        revision: Option<u64>,
+        entry: Arc<TurnEntry>,
+    },
     /// A node keeps for good that it has promised its vote of this term.
-    Voted { node: NodeId, shard: u32, term: u64, candidate: NodeId },
+    Voted {
+        node: NodeId,
+        shard: u32,
+        term: u64,
+        candidate: NodeId,
+    },
     /// A node says that it owns a shard.
-    Owns { node: NodeId, shard: u32, epoch: u64 },
+    Owns {
+        node: NodeId,
+        shard: u32,
+        epoch: u64,
+    },
     /// A tally was reminded; `now` is its owner's wall clock.
-    Reminded { slot: Slot, tally: GrainId, name: String, due: Timestamp, now: Timestamp },
+    Reminded {
+        slot: Slot,
+        tally: GrainId,
+        name: String,
+        due: Timestamp,
+        now: Timestamp,
+    },
     /// A process stopped, or goes on.
-    Frozen { slot: Slot, frozen: bool },
+    Frozen {
+        slot: Slot,
+        frozen: bool,
+    },
     /// A node's wall clock was set by so much.
-    ClockSet { slot: Slot, by_ms: i64 },
+    ClockSet {
+        slot: Slot,
+        by_ms: i64,
+    },
     /// Somebody sent, was told that it is done, or never learnt it. `what` is a tally's operation.
-    Sent { tally: GrainId, what: String },
-    Done { tally: GrainId, what: String },
-    ReminderSet { tally: GrainId, name: String, due: Timestamp },
+    Sent {
+        tally: GrainId,
+        what: String,
+    },
+    Done {
+        tally: GrainId,
+        what: String,
+    },
+    ReminderSet {
+        tally: GrainId,
+        name: String,
+        due: Timestamp,
+    },
     /// A read of a tally that began and ended at these moments.
-    Read { tally: GrainId, began_us: u64, ended_us: u64, sum: i64 },
+    Read {
+        tally: GrainId,
+        began_us: u64,
+        ended_us: u64,
+        sum: i64,
+    },
     /// An addition to a tally that was acknowledged with this sum.
-    Added { tally: GrainId, ended_us: u64, sum: i64 },
-    Submitted { run: GrainId },
-    Accepted { run: GrainId },
+    Added {
+        tally: GrainId,
+        ended_us: u64,
+        sum: i64,
+    },
+    Submitted {
+        run: GrainId,
+    },
+    Accepted {
+        run: GrainId,
+    },
     /// A worker was handed an attempt; one that is not its tenant's included.
-    Assigned { worker: String, tenant: TenantId, at_us: u64, assignment: Arc<v1::Assignment> },
+    Assigned {
+        worker: String,
+        tenant: TenantId,
+        at_us: u64,
+        assignment: Arc<v1::Assignment>,
+    },
     /// The worker's right is over by its own account: it renewed last at this moment.
-    Held { worker: String, attempt: Uuid, until_us: u64 },
-    LetGo { worker: String, attempt: Uuid },
-    Reported { worker: String, attempt: Uuid, outcome: String, accepted: bool },
+    Held {
+        worker: String,
+        attempt: Uuid,
+        until_us: u64,
+    },
+    LetGo {
+        worker: String,
+        attempt: Uuid,
+    },
+    Reported {
+        worker: String,
+        attempt: Uuid,
+        outcome: String,
+        accepted: bool,
+    },
     /// Somebody wants to be told all events of a tenant.
-    Consumer { name: String, tenant: TenantId },
+    Consumer {
+        name: String,
+        tenant: TenantId,
+    },
     /// A consumer was handed an event.
-    Delivered { consumer: String, tenant: TenantId, grain: GrainId, body: Arc<Vec<u8>> },
+    Delivered {
+        consumer: String,
+        tenant: TenantId,
+        grain: GrainId,
+        body: Arc<Vec<u8>>,
+    },
 }
 
 /// What is there when all faults are over and everybody has had time.
@@ -54,7 +132,7 @@ pub struct End {
     /// Replicas of each shard.
     pub digests: Vec<(u32, Vec<(Slot, Digest)>)>,
     /// State and journal of each run that was accepted, read from its owner.
-    pub runs: Vec<(GrainId, Option<(v1::Run, Vec<v1::JournalEntry>)>)>,
+    pub runs: Journaled,
     pub sums: Vec<(GrainId, i64)>,
 }
 

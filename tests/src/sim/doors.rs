@@ -5,7 +5,7 @@ use super::net::Slot;
 use cluster::{Request, Silo};
 use grain_contract::{Code, CommandId, GrainId, Method, Rejection};
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -16,6 +16,12 @@ use tokio::time::Instant;
 pub struct Door {
     pub slot: Slot,
     pub handle: Handle,
+    /// Weak: what is outside must not keep a dead process's memory alive.
+    pub inside: Weak<Inside>,
+}
+
+/// What is spoken to. Held by the process; whoever is outside takes hold of it in tasks of the node's strand only.
+pub struct Inside {
     pub silo: Silo,
     pub host: shard::Host,
 }
@@ -66,14 +72,27 @@ impl Doors {
 
 impl Door {
     /// Does something at the node; `None` if no answer came: the node died, or stood still for too long.
-    pub async fn at<T, F>(&self, within: Duration, work: F) -> Option<T>
+    pub async fn at<T, F>(&self, within: Duration, work: impl FnOnce(Arc<Inside>) -> F + Send + 'static) -> Option<T>
     where
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
     {
         let (tell, told) = oneshot::channel();
-        self.handle.spawn(async move { drop(tell.send(work.await)) });
+        self.spawn(|inside| async move { drop(tell.send(work(inside).await)) });
         tokio::time::timeout(within, told).await.ok()?.ok()
+    }
+
+    /// Begins something at the node.
+    pub fn spawn<F>(&self, work: impl FnOnce(Arc<Inside>) -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let inside = self.inside.clone();
+        self.handle.spawn(async move {
+            if let Some(inside) = inside.upgrade() {
+                work(inside).await;
+            }
+        });
     }
 
     pub async fn call(
@@ -84,10 +103,9 @@ impl Door {
         command: Option<CommandId>,
         within: Duration,
     ) -> Result<Vec<u8>, Trouble> {
-        let silo = self.silo.clone();
-        let work = async move {
+        let work = move |inside: Arc<Inside>| async move {
             let deadline = Instant::now() + within;
-            silo.call(Request { target, method, body, command, deadline }).await
+            inside.silo.call(Request { target, method, body, command, deadline }).await
         };
         match self.at(within + Duration::from_millis(200), work).await {
             Some(Ok(reply)) => Ok(reply),

@@ -22,7 +22,7 @@ pub fn fill(buffer: &mut [u8]) -> bool {
         let Ok(mut stream) = stream.try_borrow_mut() else { return false };
         let Some(chance) = stream.as_mut() else { return false };
         for chunk in buffer.chunks_mut(8) {
-            chunk.copy_from_slice(&chance.next().to_le_bytes()[..chunk.len()]);
+            chunk.copy_from_slice(&chance.draw().to_le_bytes()[..chunk.len()]);
         }
         true
     });

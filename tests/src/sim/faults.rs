@@ -91,7 +91,9 @@ impl Fault {
     /// Microseconds.
     fn lasts(&self, chance: &mut Chance) -> u64 {
         match self {
-            Self::Kill(_) | Self::CutPower(_) | Self::KillAll | Self::CutPowerOfAll => chance.between(10_000..2_500_000),
+            Self::Kill(_) | Self::CutPower(_) | Self::KillAll | Self::CutPowerOfAll => {
+                chance.between(10_000..2_500_000)
+            }
             Self::Freeze(_) if chance.permille(150) => chance.between(4_000_000..9_000_000),
             Self::Transfer(..) | Self::SetClock(..) => 1,
             _ => chance.between(200_000..4_000_000),

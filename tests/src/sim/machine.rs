@@ -7,15 +7,15 @@
 use super::chance::Chance;
 use super::clock::{EPOCH_MS, NodeClock};
 use super::court::{Court, Sight};
-use super::doors::{Door, Doors};
+use super::doors::{Door, Doors, Inside};
 use super::net::{Answer, Ask, Delivery, Net, Slot, Wire};
 use super::plans::{Plans, Supplies};
 use super::strand::Strand;
 use super::tally::Tallies;
 use crate::sim::load::{LEASE, RENEW};
 use cluster::directory::Directory;
-use cluster::peers::{PeerService as _, Switchboard};
 use cluster::hop::Around;
+use cluster::peers::{PeerService as _, Switchboard};
 use cluster::{Silo, SiloOptions};
 use grains::engine::EngineOptions;
 use grains::kinds::methods::{index, run};
@@ -72,7 +72,7 @@ struct Process {
 #[derive(Default)]
 struct State {
     host: Option<Host>,
-    silo: Option<Silo>,
+    inside: Option<Arc<Inside>>,
     failed: Option<String>,
 }
 
@@ -82,7 +82,7 @@ fn lock(state: &Arc<Mutex<State>>) -> MutexGuard<'_, State> {
 
 impl Machine {
     pub fn new(slot: Slot, site: Site, mut chance: Chance) -> Self {
-        let node_id = chance.next() >> 8;
+        let node_id = chance.draw() >> 8;
         let drift_ppm = chance.between(0..2_000) as i64 - 1_000;
         let wall_off_ms = chance.between(0..1_000) as i64 - 500;
         Self {
@@ -162,11 +162,7 @@ impl Machine {
             clock,
             wire: wire.clone(),
             handle: strand.handle(),
-            around: Around {
-                peers: Arc::new(wire.clone()),
-                directory: directory.clone(),
-                services: services.clone(),
-            },
+            around: Around { peers: Arc::new(wire.clone()), directory: directory.clone(), services: services.clone() },
         };
         let told = state.clone();
         strand.spawn(async move {
@@ -223,7 +219,7 @@ impl Machine {
         self.drop_process();
         self.disk = Double::default();
         self.volume += 1;
-        self.node_id = self.chance.next() >> 8;
+        self.node_id = self.chance.draw() >> 8;
     }
 
     fn drop_process(&mut self) {
@@ -337,8 +333,10 @@ impl Start {
             self.around,
         );
         let silo = silo.await.map_err(|error| format!("the silo does not start: {error}"))?;
-        lock(state).silo = Some(silo.clone());
-        self.site.doors.open(Door { slot: self.slot, handle: self.handle, silo, host });
+        let inside = Arc::new(Inside { silo, host });
+        let door = Door { slot: self.slot, handle: self.handle, inside: Arc::downgrade(&inside) };
+        lock(state).inside = Some(inside);
+        self.site.doors.open(door);
         Ok(())
     }
 }
@@ -348,13 +346,8 @@ fn engine() -> EngineOptions {
 }
 
 fn options(slot: Slot) -> SiloOptions {
-    let mut options = SiloOptions::new(
-        format!("node-{slot}"),
-        run::CLAIM,
-        run::LEASE_EXPIRED,
-        run::SWEEP,
-        index::OPEN_RUNS,
-    );
+    let mut options =
+        SiloOptions::new(format!("node-{slot}"), run::CLAIM, run::LEASE_EXPIRED, run::SWEEP, index::OPEN_RUNS);
     options.lease = LEASE;
     options.renew = RENEW;
     options.idle = Duration::from_secs(4);

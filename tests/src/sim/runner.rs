@@ -98,7 +98,10 @@ fn read(output: &str) -> Option<Report> {
 }
 
 /// Runs seeds, a few at once; gives back those that failed, in order.
-pub fn run_all(all: impl Iterator<Item = Options> + Send, each: impl Fn(&Options, &Report) + Sync) -> Vec<(u64, Report)> {
+pub fn run_all(
+    all: impl Iterator<Item = Options> + Send,
+    each: impl Fn(&Options, &Report) + Sync,
+) -> Vec<(u64, Report)> {
     let all = Mutex::new(all);
     let failed = Mutex::new(Vec::new());
     let at_once = told(AT_ONCE).or_else(|| std::thread::available_parallelism().ok().map(|n| n.get())).unwrap_or(2);

@@ -89,7 +89,11 @@ impl Wal {
     /// As [`Wal::open`], as the stage wants it.
     pub fn open_staged(dir: &Path, options: WalOptions, stage: &Stage) -> Result<Arc<Self>, Error> {
         match stage.scene() {
-            Some(scene) => Self::open_with(scene.log.clone(), options, stage.clone()),
+            Some(scene) => {
+                // The folder is looked for at the next open; what would be in it is elsewhere.
+                std::fs::create_dir_all(dir).map_err(|error| Error::Storage(format!("{}: {error}", dir.display())))?;
+                Self::open_with(scene.log.clone(), options, stage.clone())
+            }
             None => Self::open(dir, options),
         }
     }

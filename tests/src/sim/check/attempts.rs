@@ -33,9 +33,9 @@ impl Check for Attempts {
                 let step_run = assignment.step_run_id.clone();
                 self.step_runs.insert(attempt, step_run.clone());
                 let at_work = self.at_work.entry(step_run.clone()).or_default();
-                let others = at_work.iter().filter(|((other, of), until)| {
-                    (other != worker || *of != attempt) && **until > *at_us
-                });
+                let others = at_work
+                    .iter()
+                    .filter(|((other, of), until)| (other != worker || *of != attempt) && **until > *at_us);
                 faults.extend(others.map(|((other, of), until)| {
                     format!(
                         "{worker} was given attempt {attempt} of step run {step_run} at {at_us} us, but {other} is at work \

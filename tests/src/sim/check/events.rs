@@ -6,8 +6,8 @@ use crate::sim::tally;
 use grain_contract::{GrainId, TenantId};
 use granary_proto::v1;
 use prost::Message as _;
-use std::collections::{BTreeMap, HashMap};
 use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
 
 #[derive(Default)]

@@ -56,10 +56,7 @@ impl Check for Reminders {
             self.set.remove(&(turn.grain.clone(), name.to_owned()));
             let key = (turn.grain.clone(), name.to_owned(), due.to_owned());
             if let Some(before) = self.come.insert(key, turn.revision) {
-                faults.push(format!(
-                    "{name} of {} came at revision {before} and at {}",
-                    turn.grain, turn.revision
-                ));
+                faults.push(format!("{name} of {} came at revision {before} and at {}", turn.grain, turn.revision));
             }
         }
         faults

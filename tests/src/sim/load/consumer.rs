@@ -38,9 +38,8 @@ impl Consumer {
             from: ReadFrom::Earliest,
         };
         let (tell, mut told) = mpsc::channel::<(Vec<DeliveredEvent>, mpsc::Sender<String>)>(1);
-        let silo = door.silo.clone();
-        door.handle.spawn(async move {
-            let Ok(mut reader) = silo.events(read).await else { return };
+        door.spawn(|inside| async move {
+            let Ok(mut reader) = inside.silo.events(read).await else { return };
             while let Ok(events) = reader.next_batch().await {
                 let (acknowledge, mut acknowledged) = mpsc::channel(1);
                 if tell.send((events, acknowledge)).await.is_err() {

@@ -3,10 +3,12 @@
 
 use super::{TENANTS, Yard, pause};
 use crate::sim::chance::Chance;
+use crate::sim::doors::Inside;
 use crate::sim::tally;
 use cluster::placement::shard_of;
 use grain_contract::{Row, RowKey, Table, Timestamp, Turn};
 use shard::Commit;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Rows of its own, in a table that tallies do not look at.
@@ -26,8 +28,8 @@ impl Twin {
             let Some(door) = self.yard.doors.any(&mut self.chance) else { continue };
             let grain = tally::id(self.chance.pick::<&str>(&TENANTS), &format!("tally-{}", self.chance.below(5)));
             let waits = Duration::from_millis(self.chance.below(400));
-            let host = door.host.clone();
-            let write = async move {
+            let write = move |inside: Arc<Inside>| async move {
+                let host = &inside.host;
                 let shard = host.shard(shard_of(&grain, host.shards()))?;
                 let epoch = shard.leadership().borrow().epoch?;
                 let expected = shard.grain(&grain).ok()?.revision;

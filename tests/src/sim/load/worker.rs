@@ -195,9 +195,8 @@ fn open(
     let (end, mut ended) = oneshot::channel();
     let (tell, told) = mpsc::unbounded_channel();
     let (asks, mut asked) = mpsc::unbounded_channel();
-    let silo = door.silo.clone();
-    door.handle.spawn(async move {
-        let Ok(mut session) = silo.connect_worker(hello).await else { return };
+    door.spawn(|inside| async move {
+        let Ok(mut session) = inside.silo.connect_worker(hello).await else { return };
         let mut messages = Vec::new();
         loop {
             tokio::select! {
