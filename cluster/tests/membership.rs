@@ -4,8 +4,14 @@ mod common;
 mod toy;
 
 use cluster::membership::Error;
+use cluster::peers::{CallError, Peers, Refused};
+use common::net::Line;
 use common::{Settings, TestCluster};
 use grain_contract::Code;
+use granary_proto::peers::{
+    AddLearner, ChangeVoters, NodeOrder, NodeOrderAnswer, StartReplica, StopReplica, node_order::Order,
+};
+use prost::Message;
 use shard::ShardId;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -74,6 +80,45 @@ async fn a_first_founder_that_dies_in_the_middle_goes_on() {
     assert_eq!(clusters(&cluster).len(), 1);
     cluster.at_rest(&ABC, 3).await;
     assert!(!cluster.folder("a").join("founding").exists(), "the notes are gone");
+}
+
+/// [K1] The places in between at which it may die, one after the other: nobody told; one told and one not; the book
+/// written and the notes still there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wherever_the_first_founder_dies_it_founds_one_cluster() {
+    let mut cluster = TestCluster::new(Settings::founders(&ABC));
+    cluster.net.lose("book.adopt");
+    for name in ABC {
+        cluster.start(name).await;
+    }
+    cluster.until("a has an id", || async { cluster.node("a").host.cluster_id().is_some() }).await;
+    let id = cluster.node("a").host.cluster_id();
+    looked_at(&cluster, "b").await;
+    assert_eq!(clusters(&cluster), BTreeSet::from([None, id]));
+    cluster.kill("a").await;
+    cluster.net.cut_only(&[("a", "c")]);
+    cluster.net.lose_nothing();
+    cluster.start("a").await;
+    cluster.until("b is told", || async { cluster.node("b").host.cluster_id() == id }).await;
+    looked_at(&cluster, "b").await;
+    assert_eq!(cluster.node("c").host.cluster_id(), None, "c meets b, which has no book yet");
+    let groups = |name| cluster.node(name).host.shard(ShardId(0)).expect("a shard").group();
+    assert!(groups("a").voters.is_empty() && groups("b").voters.is_empty(), "no group begins before all are told");
+    let notes = std::fs::read(cluster.folder("a").join("founding")).expect("notes");
+    cluster.kill("a").await;
+    cluster.net.heal();
+    cluster.start("a").await;
+    for name in ABC {
+        cluster.entered(name).await;
+    }
+    cluster.at_rest(&ABC, 3).await;
+    cluster.kill("a").await;
+    std::fs::write(cluster.folder("a").join("founding"), &notes).expect("written");
+    cluster.start("a").await;
+    cluster.entered("a").await;
+    assert_eq!(clusters(&cluster), BTreeSet::from([id]));
+    assert!(!cluster.folder("a").join("founding").exists());
+    cluster.at_rest(&ABC, 3).await;
 }
 
 /// [K1] An empty first founder that hears of the cluster joins it; one that hears of nobody waits.
@@ -197,4 +242,35 @@ async fn a_push_that_is_lost_is_made_good() {
         .await;
     cluster.at_rest(&ABC, 3).await;
     cluster.same_view().await;
+}
+
+/// [FR-152] [K8] A director that was frozen and goes on, and orders that would cost data, however they came about.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn late_and_dangerous_orders_are_refused() {
+    let cluster = TestCluster::founded(Settings::founders(&ABC)).await;
+    cluster.at_rest(&ABC, 3).await;
+    let director = ABC.into_iter().find(|name| cluster.directs(name)).expect("one directs");
+    let other = ABC.into_iter().find(|name| *name != director).expect("another");
+    let epoch = cluster.node(director).host.shard(ShardId(0)).expect("a shard").group().term.0;
+    let (leader, me) = (cluster.node(director).host.node_id(), cluster.node(other).host.node_id());
+    let line = Line(cluster.node(director).port.clone());
+    let give = |epoch, order| {
+        let order = NodeOrder { epoch, shard: 0, order: Some(order) };
+        let call = line.call(me, "node.order", order.encode_to_vec().into(), Duration::from_secs(10));
+        async { NodeOrderAnswer::decode(call.await.expect("an answer")).expect("an answer").refused }
+    };
+    let stop = || Order::Stop(StopReplica { leader });
+    assert_eq!(give(epoch, stop()).await, "Its leader counts on the replica, or does not know.");
+    assert_eq!(give(epoch, Order::Start(StartReplica {})).await, "", "it is there");
+    let late = give(epoch - 1, Order::Start(StartReplica {})).await;
+    assert_eq!(late, format!("Expected the director of epoch {epoch} or later, but found epoch {}.", epoch - 1));
+    let change = ChangeVoters { expected: vec![1, 2], voters: vec![1] };
+    assert!(give(epoch, Order::ChangeVoters(change)).await.starts_with("Expected the voters"));
+    let by_no_leader = give(epoch, Order::AddLearner(AddLearner { node_id: 77 })).await;
+    assert!(!by_no_leader.is_empty(), "only a leader can");
+    assert_eq!(cluster.node(other).host.hosted().len(), 4);
+    let nonsense = line.call(me, "node.order", vec![0xff; 9].into(), Duration::from_secs(10)).await;
+    assert!(matches!(nonsense, Err(CallError::Refused(Refused::BadRequest(_)))));
+    let unknown = line.call(me, "node.dance", Default::default(), Duration::from_secs(10)).await;
+    assert!(matches!(unknown, Err(CallError::Refused(Refused::UnknownMethod(_)))));
 }

@@ -81,6 +81,11 @@ impl Net {
         self.0.lost.write().insert(method);
     }
 
+    /// Nothing is lost any more.
+    pub fn lose_nothing(&self) {
+        self.0.lost.write().clear();
+    }
+
     pub fn heal(&self) {
         self.0.cuts.write().clear();
         self.refresh();

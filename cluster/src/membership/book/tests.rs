@@ -1,6 +1,6 @@
 use super::*;
 use crate::directory::MemberState;
-use grain_contract::NoOffers;
+use grain_contract::{NoOffers, RowKey, Table};
 use granary_proto::peers::{BookPlace, change_book::Change};
 use std::collections::BTreeMap;
 
@@ -237,6 +237,29 @@ fn only_the_latest_of_those_that_are_gone_are_remembered() {
     assert_eq!(view.members.len(), 2 + GONE_KEPT_MAX);
     assert_eq!(desk.join(member(100, "x"), false).map(|_| ()).ok(), Some(()), "forgotten, so it is a new one");
 }
+
+/// [P8] Rows as the first build wrote them: every later one reads them. Never change them; add those of a new format.
+#[test]
+fn rows_of_the_first_format_are_read() {
+    let row = |table, key: &[u8], value: &str| Row {
+        key: RowKey { table: Table(table), key: key.to_vec() },
+        value: (0..value.len()).step_by(2).map(|n| u8::from_str_radix(&value[n..n + 2], 16).expect("hex")).collect(),
+    };
+    let stored =
+        [row(1, b"book", HEADER_ROW), row(2, &1u64.to_be_bytes(), MEMBER_ROW), row(3, &0u32.to_be_bytes(), PLACE_ROW)];
+    let book = rows::read(&stored).expect("readable").expect("a book");
+    let me =
+        BookMember { client_address: "http://a:1".into(), zone: "z".into(), build: "0.1.0".into(), ..member(1, "a") };
+    let first = BookView { members: vec![me], places: vec![BookPlace { shard: 0, replicas: vec![1] }], ..first(&[]) };
+    let expected = Book { version: 1, ..view::book_of(&first).expect("a book") };
+    assert_eq!(book, expected);
+    let (written, _) = rows::difference(None, &book);
+    assert_eq!(written, stored, "and this build writes them so");
+}
+
+const HEADER_ROW: &str = "0801122430303030303030302d303030302d303030302d303030302d303030303030303030303037180120032801";
+const MEMBER_ROW: &str = "080110011a0161200a3a0a687474703a2f2f613a3142017a4a05302e312e3052027570";
+const PLACE_ROW: &str = "08011a01012001";
 
 /// [P8]
 #[test]

@@ -7,7 +7,7 @@ use crate::membership::Error;
 use crate::membership::ask::{ADOPT, BEGIN, is_passing};
 use crate::membership::book::{self, to_view};
 use crate::membership::ground::Inner;
-use crate::peers::{CallError, Refused};
+use crate::peers::Refused;
 use crate::placement::{Ring, Site};
 use futures::future::join_all;
 use granary_proto::peers::{
@@ -33,10 +33,16 @@ pub(super) async fn first_step(inner: &Inner, others: &[Greeting]) -> Result<Str
 pub(super) async fn go_on(inner: &Inner, notes: &Notes) -> Result<Option<String>, Error> {
     let page = &notes.0;
     let cluster = parse(&page.cluster_id).map_err(Error::Options)?;
-    start_replicas(inner, &held_by(page, inner.me())).await?;
-    if let Some(why) = tell_all(inner, page).await {
-        return Ok(Some(why));
+    match tell_all(inner, page).await {
+        Told::All => {}
+        Told::Missing(why) => return Ok(Some(why)),
+        // This node died between writing the book and forgetting the notes. By now the cluster may look quite different.
+        Told::Founded => {
+            Notes::remove(&inner.options.data_dir)?;
+            return Ok(Some("The cluster is founded already.".to_owned()));
+        }
     }
+    start_replicas(inner, &held_by(page, inner.me())).await?;
     for place in &page.places {
         if let Err(why) = begin_group(inner, page, place).await {
             return Ok(Some(format!("The founding goes on: shard {} could not be begun: {why}", place.shard)));
@@ -57,8 +63,14 @@ pub(super) async fn go_on(inner: &Inner, notes: &Notes) -> Result<Option<String>
     }
 }
 
+enum Told {
+    All,
+    Missing(String),
+    Founded,
+}
+
 /// Every founder belongs to the cluster and has its replicas before any group begins.
-async fn tell_all(inner: &Inner, page: &BookView) -> Option<String> {
+async fn tell_all(inner: &Inner, page: &BookView) -> Told {
     let attached = inner.attached();
     let others = page.members.iter().filter(|member| member.node_id != inner.me());
     // A founder that has lost its disk in the meantime is another node now, and joins when the book is there.
@@ -68,10 +80,19 @@ async fn tell_all(inner: &Inner, page: &BookView) -> Option<String> {
     let calls = others.filter(|member| !is_replaced(member)).map(|member| async move {
         let request = AdoptRequest { cluster_id: page.cluster_id.clone(), shards: held_by(page, member.node_id) };
         let within = inner.options.call_within * 5;
-        let told: Result<AdoptAnswer, CallError> = inner.call(member.node_id, ADOPT, &request, within).await;
-        told.err().map(|error| format!("The founding goes on: {} could not be told: {error}", member.name))
+        match inner.call::<AdoptAnswer>(member.node_id, ADOPT, &request, within).await {
+            Ok(AdoptAnswer { founded: false }) => Told::All,
+            Ok(AdoptAnswer { founded: true }) => Told::Founded,
+            Err(error) => Told::Missing(format!("The founding goes on: {} could not be told: {error}", member.name)),
+        }
     });
-    join_all(calls).await.into_iter().flatten().next()
+    let answers = join_all(calls).await;
+    let worst = answers.into_iter().max_by_key(|told| match told {
+        Told::All => 0,
+        Told::Missing(_) => 1,
+        Told::Founded => 2,
+    });
+    worst.unwrap_or(Told::All)
 }
 
 /// By this node if it is a voter, else by the first voter that can be called. All begin with the same voters, so it does not
@@ -100,9 +121,12 @@ pub(in crate::membership) async fn adopt(
     request: &AdoptRequest,
 ) -> Result<AdoptAnswer, Refused> {
     let cluster = from_first_founder(inner, from, &request.cluster_id)?;
+    if is_founded(inner) {
+        return Ok(AdoptAnswer { founded: true });
+    }
     take_id(inner, cluster).await.map_err(|error| Refused::Other(error.to_string()))?;
     start_replicas(inner, &request.shards).await.map_err(|error| Refused::Other(error.to_string()))?;
-    Ok(AdoptAnswer {})
+    Ok(AdoptAnswer { founded: false })
 }
 
 /// At a founder, from the first one, if that is no replica itself.
@@ -112,12 +136,19 @@ pub(in crate::membership) async fn begin(
     request: &BeginRequest,
 ) -> Result<BeginAnswer, Refused> {
     from_first_founder(inner, from, &request.cluster_id)?;
+    if is_founded(inner) {
+        return Err(Refused::Other("the cluster is founded".to_owned()));
+    }
     let voters = request.voters.iter().copied().collect();
     let begun = inner.ground.host.found(ShardId(request.shard), voters).await;
     begun.map(|()| BeginAnswer {}).map_err(|error| Refused::Other(error.to_string()))
 }
 
 /// Once this node knows the book, the founding is over: what comes now was sent before and is late.
+fn is_founded(inner: &Inner) -> bool {
+    inner.ground.directory.view().version > 0
+}
+
 fn from_first_founder(inner: &Inner, from: NodeId, cluster_id: &str) -> Result<Uuid, Refused> {
     let cluster = parse(cluster_id).map_err(Refused::BadRequest)?;
     let first = inner.options.founders.first();
@@ -128,7 +159,6 @@ fn from_first_founder(inner: &Inner, from: NodeId, cluster_id: &str) -> Result<U
     }
     match inner.cluster() {
         Some(ours) if ours != cluster => Err(Refused::NotMe(format!("this node is of cluster {ours} already"))),
-        Some(_) if inner.ground.directory.view().version > 0 => Err(Refused::Other("the cluster is founded".into())),
         _ => Ok(cluster),
     }
 }
