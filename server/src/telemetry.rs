@@ -3,6 +3,7 @@
 //! What is logged, the first of these says: the environment (`GRANARY_LOG`, `RUST_LOG`; it is the word of whoever starts the
 //! process now), the configuration's `log`, the command.
 
+use std::io::IsTerminal as _;
 use std::sync::OnceLock;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -42,7 +43,9 @@ struct Origin {
 pub fn init(environment: Option<&str>, default: &str, form: Form) -> Result<(), String> {
     let (layer, handle) = reload::Layer::new(parse(&in_force(environment, "", default))?);
     // A closed standard error must not end the process: the layer's own complaint about it would, by a panic.
-    let lines = || fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
+    // Colours are for a terminal; in a file they are noise.
+    let coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+    let lines = || fmt::layer().with_writer(std::io::stderr).with_ansi(coloured).log_internal_errors(false);
     let (text, json) = match form {
         Form::Text => (Some(lines()), None),
         Form::Json => (None, Some(fmt::layer().json().with_writer(std::io::stderr).log_internal_errors(false))),

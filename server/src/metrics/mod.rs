@@ -6,10 +6,12 @@
 
 mod census;
 mod follow;
+mod groups;
 mod silo;
 
 pub use census::Census;
 pub use follow::follow;
+pub use groups::Groups;
 
 use grain_contract::TenantId;
 use opentelemetry::KeyValue;
@@ -33,6 +35,7 @@ pub struct Figures {
     definition_rejections: Counter<u64>,
     runs: Counter<u64>,
     census: Arc<Census>,
+    groups: Arc<Groups>,
 }
 
 impl Figures {
@@ -94,6 +97,7 @@ impl Figures {
             registry,
             _provider: provider,
             census,
+            groups: Arc::default(),
         }))
     }
 
@@ -107,6 +111,10 @@ impl Figures {
         &self.census
     }
 
+    pub fn groups(&self) -> &Arc<Groups> {
+        &self.groups
+    }
+
     /// Everything in Prometheus' text form.
     ///
     /// # Errors
@@ -116,6 +124,7 @@ impl Figures {
         TextEncoder::new().encode(&self.registry.gather(), &mut bytes)?;
         let mut text = String::from_utf8_lossy(&bytes).into_owned();
         silo::write(silo, &mut text);
+        self.groups.write(&mut text);
         Ok(text)
     }
 }

@@ -61,7 +61,7 @@ fn commit_latency(m: &MetricsSnapshot, text: &mut String) {
     let _ = writeln!(text, "{NAME}_count {all}");
 }
 
-fn head(text: &mut String, name: &str, kind: &str, help: &str) {
+pub(super) fn head(text: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 

@@ -3,15 +3,15 @@
 use crate::config::{CarrierKind, Config, Live, RunControlMode, StateKind};
 use cluster::SiloOptions;
 use cluster::membership::MembershipOptions;
-use cluster::mesh::{Carrier, MeshOptions, MeshTiming, RaftPipe, Tls};
+use cluster::mesh::{Carrier, MeshOptions, MeshTiming, Tls};
 use grains::kinds::{KindOptions, RunMode, methods};
-use shard::{HostOptions, StateBackend, Timing};
+use shard::{HostOptions, RaftLink, StateBackend, Timing};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// `pipe` = how other replicas are reached; `None` = there are no others.
-pub fn host(config: &Config, pipe: Option<Arc<RaftPipe>>) -> HostOptions {
+/// `link` = how other replicas are reached; `None` = there are no others.
+pub fn host(config: &Config, link: Option<Arc<dyn RaftLink>>) -> HostOptions {
     let mut options = HostOptions::new(&config.store.data_dir, config.shards);
     options.state = match config.store.state {
         StateKind::Sled => StateBackend::Sled,
@@ -20,10 +20,10 @@ pub fn host(config: &Config, pipe: Option<Arc<RaftPipe>>) -> HostOptions {
     };
     options.cache_bytes = config.store.cache_mebibytes << 20;
     options.segment_bytes = config.store.segment_mebibytes << 20;
-    if let Some(pipe) = pipe {
+    if let Some(link) = link {
         let millis = Duration::from_millis;
         options.alone = false;
-        options.link = pipe;
+        options.link = link;
         options.timing = Timing {
             heartbeat: millis(config.cluster.heartbeat_millis),
             election_min: millis(config.cluster.election_millis_min),

@@ -3,6 +3,7 @@
 //! The edge stands before the node belongs to a cluster, so that a probe hears that it lives and why it is not ready yet
 //! (FR-015); until then calls are answered with `Unavailable`.
 
+use super::link::Link;
 use super::neighbours::Prepared;
 use super::serve::Serving;
 use super::{Node, options};
@@ -16,7 +17,7 @@ use anyhow::Context as _;
 use cluster::membership::{self, Ground};
 use cluster::{Around, Clock, Membership, Silo};
 use grains::kinds::grain_types;
-use shard::Host;
+use shard::{Host, RaftLink};
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -36,9 +37,11 @@ pub async fn start(config: Config, source: Option<Source>, clock: Arc<dyn Clock>
     let journal = journal.map(JournalClient::connect).transpose()?;
 
     let folder = config.store.data_dir.display().to_string();
-    let pipe = prepared.as_ref().map(Prepared::pipe);
+    let link = prepared.as_ref().map(|prepared| {
+        Arc::new(Link { pipe: prepared.pipe(), groups: Arc::clone(figures.groups()) }) as Arc<dyn RaftLink>
+    });
     let host =
-        Host::open(options::host(&config, pipe)).await.with_context(|| format!("cannot open data folder {folder}"))?;
+        Host::open(options::host(&config, link)).await.with_context(|| format!("cannot open data folder {folder}"))?;
     let mut types = grain_types(options::kinds(&live));
     let (around, neighbours) = match prepared {
         None => (Around::alone(), None),
@@ -53,6 +56,7 @@ pub async fn start(config: Config, source: Option<Source>, clock: Arc<dyn Clock>
         Silo::start(host.clone(), options::silo(&config), types, supplies, clock.clone(), around.clone()).await?;
     library.attach(silo.clone());
     figures.census().attach(host.clone());
+    figures.groups().attach(host.clone(), neighbours.is_some().then(|| around.peers.attached()));
 
     let (stopping, stop) = watch::channel(false);
     let api = Api::new(silo.clone(), live.clone(), library, journal, stop);
@@ -72,7 +76,11 @@ pub async fn start(config: Config, source: Option<Source>, clock: Arc<dyn Clock>
         },
     };
     let membership_options = options::membership(&config, addr);
-    let mut helpers = vec![tokio::spawn(follow(silo, host.clone(), Arc::clone(&figures)))];
+    let groups = Arc::clone(figures.groups());
+    let mut helpers = vec![
+        tokio::spawn(follow(silo, host.clone(), Arc::clone(&figures))),
+        tokio::spawn(async move { groups.follow().await }),
+    ];
     match &neighbours {
         None => api.joined(Membership::alone(ground, membership_options)),
         Some(neighbours) => helpers.push(neighbours.enter(ground, membership_options, api.clone())),
