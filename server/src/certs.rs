@@ -37,6 +37,9 @@ pub enum Error {
     Exists(PathBuf),
     #[error("Expected both {CA_CERT} and {CA_KEY} in {}, or neither, but found one of them", .0.display())]
     HalfAnAuthority(PathBuf),
+    /// Whoever has the certificate could pass for that silo.
+    #[error("Expected hosts that are no silo's name, but found {0}")]
+    HostIsName(String),
     #[error("{what}: {source}")]
     Certificate { what: String, source: rcgen::Error },
     #[error("Expected the date {0} to be one that a certificate can bear")]
@@ -60,13 +63,17 @@ pub fn key_of(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.key"))
 }
 
-/// Makes what is missing: authority, secret, and a certificate for each of `names`, which is also good for `hosts` (names or
-/// addresses). Keys and the secret are readable by their owner only.
+/// Makes what is missing: authority, secret, and a certificate for each of `names`, which also bears `hosts` (names or
+/// addresses): silos do not ask for them, other programs may. Keys and the secret are readable by their owner only.
 ///
 /// # Errors
 /// A certificate of one of the names is there already; the folder cannot be written; a name that no certificate can bear.
 pub fn make(folder: &Path, names: &[String], hosts: &[String], today: Date) -> Result<Made, Error> {
     std::fs::create_dir_all(folder).map_err(|source| Error::File { path: folder.to_owned(), source })?;
+    let is_silo = |host: &&String| names.contains(host) || cert_of(folder, host).exists();
+    if let Some(host) = hosts.iter().find(is_silo) {
+        return Err(Error::HostIsName(host.clone()));
+    }
     for name in names {
         // Before anything is written, so that a refusal leaves nothing half done.
         for path in [cert_of(folder, name), key_of(folder, name)] {
@@ -142,8 +149,7 @@ impl Authority {
         let wrong = |source| Error::Certificate { what: format!("the certificate of {name}"), source };
         let key = KeyPair::generate().map_err(wrong)?;
         // The silo's own name first: that is its identity, the rest is for whoever dials by another name.
-        let names: Vec<String> =
-            std::iter::once(name.to_owned()).chain(hosts.iter().filter(|host| *host != name).cloned()).collect();
+        let names: Vec<String> = std::iter::once(name.to_owned()).chain(hosts.iter().cloned()).collect();
         let mut params = CertificateParams::new(names).map_err(wrong)?;
         params.distinguished_name = named(name);
         params.is_ca = IsCa::ExplicitNoCa;
@@ -253,6 +259,8 @@ mod tests {
             let mode = std::fs::metadata(&secret).expect("is there").permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{}", secret.display());
         }
+        let refused = make(dir.path(), &names(&["b"]), &names(&["a"]), TODAY).expect_err("b could pass for a");
+        assert!(matches!(refused, Error::HostIsName(_)), "{refused}");
         let before = std::fs::read(dir.path().join(SECRET)).expect("secret");
         let added = make(dir.path(), &names(&["b"]), &[], TODAY).expect("added");
         assert_eq!((added.authority_found, added.secret_found, added.files.len()), (true, true, 2));

@@ -53,6 +53,14 @@ impl Tls {
         chain.first().map(names).ok_or_else(|| bad("the certificate file", "it holds no certificate"))?
     }
 
+    /// Whether authority, certificate and key can be used, and belong together.
+    ///
+    /// # Errors
+    /// [`Error::Tls`] with what cannot.
+    pub fn check(&self) -> Result<(), Error> {
+        self.configs().map(drop)
+    }
+
     fn chain(&self) -> Result<Vec<CertificateDer<'static>>, Error> {
         let text = self.cert.read("the certificate file")?;
         certificates(&text, "the certificate file")

@@ -27,6 +27,7 @@ impl Prepared {
     /// Names the key whose file cannot be used, or the names in a certificate that is another silo's.
     pub fn new(config: &Config, client: SocketAddr) -> anyhow::Result<Self> {
         let options = options::mesh(config, client).map_err(anyhow::Error::msg)?;
+        options.tls.check()?;
         let names = options.tls.names()?;
         anyhow::ensure!(
             names.contains(&config.name),
@@ -94,8 +95,9 @@ impl Neighbours {
                 match Membership::enter(ground, options).await {
                     Ok(membership) => {
                         tracing::info!("this silo belongs to its cluster");
-                        api.joined(membership);
-                        std::future::pending().await
+                        api.joined(membership.clone());
+                        membership.removed().await;
+                        "Expected to be a member, but this silo was taken out of its cluster for good.".to_owned()
                     }
                     Err(error) => error.to_string(),
                 }

@@ -19,7 +19,7 @@ pub struct CertsArgs {
     /// Names of the silos, as in their configurations.
     #[arg(long, value_delimiter = ',', required = true)]
     pub names: Vec<String>,
-    /// Names and addresses under which any of them may be dialled besides.
+    /// Names and addresses that all certificates bear besides; silos do not need them.
     #[arg(long, value_delimiter = ',')]
     pub hosts: Vec<String>,
 }

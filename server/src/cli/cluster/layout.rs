@@ -119,8 +119,7 @@ fn make(dir: &Path, wanted: &Wanted, there: &[Config], number: u32, today: Date)
     }
     let names: Vec<String> = new.iter().map(|n| name(*n)).collect();
     let certificates = dir.join("certs");
-    let hosts = ["localhost".to_owned(), Ipv4Addr::LOCALHOST.to_string()];
-    certs::make(&certificates, &names, &hosts, today).map_err(|error| Failure::usage(format!("{error}.")))?;
+    certs::make(&certificates, &names, &[], today).map_err(|error| Failure::usage(format!("{error}.")))?;
     let mut taken: BTreeSet<u16> =
         there.iter().flat_map(|c| [c.listen, c.cluster.peer_listen, c.cluster.mesh_listen]).map(|a| a.port()).collect();
     let ports = new
