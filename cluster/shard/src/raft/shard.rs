@@ -38,8 +38,8 @@ pub struct ShardInner {
     /// Held while a replica is started or stopped.
     pub(super) changing: tokio::sync::Mutex<()>,
     in_flight: Semaphore,
-    /// How long a commit waits before it asks whether there is still a majority to wait for.
-    patience: Duration,
+    /// How long a commit waits before it asks whether there is still a majority to wait for. A node that is alone is one.
+    pub(super) patience: Option<Duration>,
     pub wal: Arc<Wal>,
     pub stop: Stop,
     closed: Arc<AtomicBool>,
@@ -67,7 +67,7 @@ impl ShardInner {
             replica: RwLock::default(),
             changing: tokio::sync::Mutex::default(),
             in_flight: Semaphore::new(COMMITS_IN_FLIGHT_MAX),
-            patience: 2 * options.timing.election_max,
+            patience: (!options.alone).then_some(2 * options.timing.election_max),
             wal: wal.clone(),
             stop: stop.clone(),
             closed: closed.clone(),
@@ -181,12 +181,13 @@ impl ShardInner {
     /// A leader that is cut off from the others keeps its name, and an entry that it has taken may wait for ever: whoever
     /// waits is told when no majority answers any more.
     async fn written(&self, replica: &Replica, proposal: Proposal) -> Result<Written, Error> {
+        let Some(patience) = self.patience else { return Ok(replica.raft.client_write(proposal).await) };
         let mut write = std::pin::pin!(replica.raft.client_write(proposal));
         loop {
-            match tokio::time::timeout(self.patience, &mut write).await {
+            match tokio::time::timeout(patience, &mut write).await {
                 Ok(written) => return Ok(written),
-                Err(_) if replica.has_majority(self.patience) => {}
-                Err(_) => return Err(Error::Unknown(format!("no majority answered within {:?}", self.patience))),
+                Err(_) if replica.has_majority(patience) => {}
+                Err(_) => return Err(Error::Unknown(format!("no majority answered within {patience:?}"))),
             }
         }
     }

@@ -12,7 +12,12 @@ async fn short_logs(state: StateBackend) -> Cluster {
 
 /// Commits until the leader has let go of the log that this index lies in.
 async fn until_purged(cluster: &Cluster, index: u64) {
-    let (_, owner) = cluster.owner().await;
+    let (leader, _) = cluster.owner().await;
+    until_purged_at(cluster, leader, index).await;
+}
+
+async fn until_purged_at(cluster: &Cluster, leader: NodeId, index: u64) {
+    let (_, owner) = cluster.owner_among([leader]).await;
     let replica = owner.shard.inner.replica().unwrap();
     let purged = || {
         use openraft::async_runtime::WatchReceiver;
@@ -93,6 +98,42 @@ async fn a_learner_of_an_old_group_begins_with_the_snapshot() {
     // Its outbox goes on where the others' does.
     let next = owner.shard.outbox_bounds().0;
     assert_eq!(*cluster.shard(4).outbox_watch().borrow(), next);
+    cluster.end().await;
+}
+
+/// [FR-145] A change of members that was never committed dies with the log that a snapshot replaces: the node that proposed
+/// it cannot elect itself with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_membership_that_was_never_committed_does_not_outlive_a_snapshot() {
+    let cluster = short_logs(StateBackend::Memory).await;
+    let (old, owner) = cluster.owner().await;
+    cluster.net.cut_off(old);
+    let alone = owner.shard.change_voters(ids([old])).await;
+    assert!(matches!(alone, Err(Error::Unknown(_))), "{alone:?}");
+    assert_eq!(cluster.group(old).voters, ids([1, 2, 3]), "both sides of the change");
+    assert!(!cluster.group(old).settled);
+    let (next, _) = cluster.owner_among(cluster.others(old)).await;
+    let index = cluster.group(next).last_log;
+    until_purged_at(&cluster, next, index + 400).await;
+    cluster.net.heal();
+    cluster.commit("r").await;
+    cluster.agree_all().await;
+    assert!(cluster.net.snapshots() > 0);
+    let group = cluster.sees(old, |group| group.settled).await;
+    assert_eq!(group.voters, ids([1, 2, 3]));
+    let (leader, _) = cluster.owner().await;
+    if leader == old {
+        owner.shard.transfer_leadership(next).await.unwrap();
+    }
+    cluster.net.cut_off(old);
+    // Asking nobody first: with the lost membership its own vote would be enough.
+    owner.shard.inner.replica().unwrap().raft.trigger().elect(false).await.unwrap();
+    cluster.sees(old, |group| group.role == Role::Candidate).await;
+    cluster.commit_among("r", cluster.others(old)).await;
+    assert_eq!(cluster.shard(old).leadership().borrow().epoch, None);
+    cluster.net.heal();
+    cluster.commit("r").await;
+    cluster.agree_all().await;
     cluster.end().await;
 }
 
