@@ -1,6 +1,6 @@
 //! Cancel, and what races with it.
 
-use crate::plans::{fanout, flow, human, join, line, tool};
+use crate::plans::{fanout, flow, human, join, line, tool, undo};
 use crate::world::{World, run_id, submit};
 use grain_contract::Code;
 use grains::definition::FailurePolicy;
@@ -143,6 +143,29 @@ fn of_completion_and_cancel_one_wins() {
         let seen = world.get(&run).expect("the run");
         assert_eq!((seen.state.as_str(), seen.engine_state.as_str()), (state, state));
     }
+}
+
+/// [R11] [R12] A run that is being compensated cannot be cancelled any more: it ends Failed, by both accounts.
+#[test]
+fn a_compensation_in_progress_is_not_cancelled() {
+    let plan = flow("shop")
+        .step("pay", tool("pay"))
+        .step("refund", undo("tool:refund"))
+        .step_with("ship", tool("ship"), |step| step.failure_policy = FailurePolicy::Compensate)
+        .undone_by("pay", "refund")
+        .edge("pay", "ship")
+        .plan();
+    let mut world = World::new(RunMode::Bundled).knows(plan);
+    let run = run_id(1);
+    let _: v1::SubmitRunResponse = world.call(&run, run::SUBMIT, &submit("shop@1", "1")).expect("accepted");
+    world.report(world.attempt_of("pay"), "Succeeded", "1").expect("taken");
+    world.report(world.attempt_of("ship"), "Failed", "").expect("taken");
+    let before = world.stored.clone();
+    assert_eq!(cancel(&mut world, &run).expect_err("too late").code, Code::WrongState);
+    assert_eq!(world.stored, before);
+    world.report(world.attempt_of("refund"), "Succeeded", "1").expect("taken");
+    let seen = world.get(&run).expect("the run");
+    assert_eq!((seen.state.as_str(), seen.engine_state.as_str(), seen.compensated), ("Failed", "Failed", true));
 }
 
 /// [FR-173] A start and a cancel in one batch, for a new run and for one that has ended: the cancel is judged against what

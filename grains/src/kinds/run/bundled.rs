@@ -5,6 +5,7 @@ use super::reminders::{STUCK, WAKE};
 use super::stop::Stop;
 use super::turn::{Draft, Fired};
 use super::{RunGrain, wire};
+use crate::engine::RunState;
 use crate::run_control::{Cancellable, Cancelling, Expiry, Verdict};
 use grain_contract::{Code, Context, Decision, Effect, Lease, Message, Method, Rejection, Turn};
 use granary_proto::{calls, v1};
@@ -129,6 +130,13 @@ impl RunGrain {
     fn cancel(&mut self, cx: &mut Context<'_>, draft: &mut Draft, body: &[u8]) -> Done {
         let request: v1::CancelRunRequest = wire::body(body)?;
         match self.authority.check_cancel(&request.reason)? {
+            Cancellable::Yes if self.is_compensating() => {
+                let message = format!(
+                    "Expected a run in progress, but {} is being compensated and will end Failed.",
+                    self.run_id
+                );
+                return Err(Rejection::new(Code::WrongState, message).at("runId").into());
+            }
             Cancellable::Yes => self.cancel_run(cx, draft, Cancelling { reason: request.reason, by: request.by })?,
             Cancellable::Already => self.ready()?,
             Cancellable::Unknown => {
@@ -148,6 +156,8 @@ impl RunGrain {
         }
         // A child that has ended already, however, is as good as cancelled: the parent waits for it no more.
         match self.authority.check_cancel(&request.reason) {
+            // It ends by itself, and the parent waits for it no more.
+            Ok(Cancellable::Yes) if self.is_compensating() => {}
             Ok(Cancellable::Yes) => {
                 let by = format!("run {parent}");
                 self.cancel_run(cx, draft, Cancelling { reason: request.reason, by })?;
@@ -158,6 +168,11 @@ impl RunGrain {
             Ok(Cancellable::Already) | Err(_) => {}
         }
         Ok(Vec::new())
+    }
+
+    /// S1 leads from there to Failed only: a cancel would leave authority and engine with two different ends.
+    fn is_compensating(&self) -> bool {
+        self.projection().is_ok_and(|projection| projection.state() == RunState::Compensating)
     }
 
     fn cancel_run(&mut self, cx: &mut Context<'_>, draft: &mut Draft, cancelling: Cancelling) -> Result<(), Stop> {
