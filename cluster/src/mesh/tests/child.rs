@@ -74,6 +74,8 @@ impl<'a> Birth<'a> {
             }
         })
         .await;
+        // A child that cannot write ends: its harness says so when a test runs for a minute.
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         let (peer, gate) = addresses.split_once(' ').unwrap();
         Child { process, id: self.id, peer: peer.to_owned(), gate: gate.to_owned(), _folder: folder }
     }
