@@ -75,7 +75,7 @@ async fn calls_and_detection() {
         }
         let (peers, small, big) = (first.peers(), Bytes::from(vec![1; 500]), Bytes::from(vec![1; 4 << 20]));
         latencies(&peers, 500, &small).await;
-        say(&format!("{carrier:?}, 500 bytes, one after the other"), &latencies(&peers, 3_000, &small).await);
+        say(&format!("{carrier:?}, 500 bytes, one after the other"), &latencies(&peers, 1_000, &small).await);
         let (begun, used) = (Instant::now(), cpu(std::process::id()) + cpu(child.pid()));
         let many = (0..256).map(|_| {
             let (peers, small) = (peers.clone(), small.clone());
@@ -93,24 +93,32 @@ async fn calls_and_detection() {
                 }
             }
         });
-        say(&format!("{carrier:?}, 500 bytes beside a stream of 4 MiB"), &latencies(&peers, 1_000, &small).await);
+        say(&format!("{carrier:?}, 500 bytes beside a stream of 4 MiB"), &latencies(&peers, 300, &small).await);
         stream.abort();
-        for (how, freeze) in [("frozen", true), ("killed", false)] {
-            let begun = Instant::now();
-            let gone = first.until("the end", |attached| attached.is_empty());
-            if freeze {
-                child.freeze();
-                gone.await;
-                println!("{carrier:?}, {how}: detached after {:?}", begun.elapsed());
-                let begun = Instant::now();
-                child.thaw();
-                first.until("the child", |attached| attached.contains_key(&9)).await;
-                println!("{carrier:?}, thawed: attached after {:?}", begun.elapsed());
-            } else {
-                child.signal("-KILL");
-                gone.await;
-                println!("{carrier:?}, {how}: detached after {:?}", begun.elapsed());
+        let begun = Instant::now();
+        child.freeze();
+        first.until("the end", |attached| attached.is_empty()).await;
+        println!("{carrier:?}, frozen: detached after {:?}", begun.elapsed());
+        let begun = Instant::now();
+        child.thaw();
+        first.until("the child", |attached| attached.contains_key(&9)).await;
+        println!("{carrier:?}, thawed: attached after {:?}", begun.elapsed());
+        let begun = Instant::now();
+        child.signal("-KILL");
+        println!("{carrier:?}, signal sent {:?}", begun.elapsed());
+        let mut a = first.peers().attached();
+        while !a.borrow_and_update().is_empty() { a.changed().await.unwrap(); println!("changed {:?} {:?}", begun.elapsed(), a.borrow().len()); }
+        println!("{carrier:?}, frozen, thawed and killed: detached after {:?}", begun.elapsed());
+        for round in 0..1 {
+            let child = Birth::new("c", 10 + round, carrier).start(&authority, &first.seed()).await;
+            first.until("the child", |attached| attached.contains_key(&child.id)).await;
+            if carrier == Carrier::Mesh {
+                first.has_gates(&[child.id]).await;
             }
+            child.signal("-KILL");
+            let begun = Instant::now();
+            first.until("the end", |attached| !attached.contains_key(&child.id)).await;
+            println!("{carrier:?}, killed: detached after {:?}", begun.elapsed());
         }
         soon("the stop", first.mesh.stop(Duration::ZERO)).await;
     }
