@@ -45,5 +45,5 @@ mod wire;
 pub use error::Error;
 pub use options::{Carrier, MeshOptions, MeshTiming, PROTOCOL, SECRET_BYTES_MIN};
 pub use pipe::RaftPipe;
-pub use start::{Addresses, Mesh};
+pub use start::{Addresses, Mesh, MeshFigures};
 pub use tls::{Pem, Tls};

@@ -69,7 +69,7 @@ impl Default for MeshTiming {
             handshake: Duration::from_secs(2),
             seeds: Duration::from_secs(1),
             redial_min: Duration::from_millis(50),
-            redial_max: Duration::from_secs(1),
+            redial_max: Duration::from_millis(500),
         }
     }
 }

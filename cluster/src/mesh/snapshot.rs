@@ -11,6 +11,7 @@ use granary_proto::peers::{SnapshotAnswer, SnapshotBegin, SnapshotPart};
 use shard::{LinkError, NodeId, ShardId};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::sync::{Semaphore, mpsc};
@@ -28,13 +29,20 @@ const RECEIVING_MAX: usize = 8;
 const STALL_MAX: Duration = Duration::from_secs(30);
 
 pub(super) struct Snapshots {
-    sending: Arc<Semaphore>,
-    receiving: Arc<Semaphore>,
+    sending: Semaphore,
+    receiving: Semaphore,
+    pub sent: AtomicU64,
+    pub received: AtomicU64,
 }
 
 impl Default for Snapshots {
     fn default() -> Self {
-        Self { sending: Arc::new(Semaphore::new(SENDING_MAX)), receiving: Arc::new(Semaphore::new(RECEIVING_MAX)) }
+        Self {
+            sending: Semaphore::new(SENDING_MAX),
+            receiving: Semaphore::new(RECEIVING_MAX),
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+        }
     }
 }
 
@@ -60,7 +68,10 @@ impl Snapshots {
         let mut client = raft(channel);
         let (read_through, answered) = tokio::join!(read(out, parts), client.snapshot(ReceiverStream::new(sent)));
         match (answered, read_through) {
-            (Ok(answer), Ok(())) => Ok(answer.into_inner().body),
+            (Ok(answer), Ok(())) => {
+                self.sent.fetch_add(1, Ordering::Relaxed);
+                Ok(answer.into_inner().body)
+            }
             (_, Err(error)) => Err(LinkError::Unreachable(format!("the snapshot file cannot be read: {error}"))),
             (Err(status), _) => Err(from_status(&status)),
         }
@@ -91,6 +102,7 @@ impl Snapshots {
             }
         }
         let body = receiver.finish().await.map_err(to_status)?;
+        self.received.fetch_add(1, Ordering::Relaxed);
         Ok(SnapshotAnswer { body })
     }
 }

@@ -21,6 +21,7 @@ use shard::NodeId;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -36,8 +37,20 @@ pub struct Addresses {
     pub mesh: Option<SocketAddr>,
 }
 
+/// For the metrics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MeshFigures {
+    /// Peers that can be called now, and those of them over the gate.
+    pub attached: usize,
+    pub gates: usize,
+    /// Whole snapshots since the start.
+    pub snapshots_sent: u64,
+    pub snapshots_received: u64,
+}
+
 /// The node's connections to the others.
 pub struct Mesh {
+    snapshots: Arc<Snapshots>,
     shared: Arc<Shared>,
     peers: Arc<Calls>,
     pipe: Arc<RaftPipe>,
@@ -103,9 +116,9 @@ impl Mesh {
             Keeper::start(&shared, listener, claim);
         }
         seeds::keep(&shared, options.seeds);
-        pipe.connect(Arc::new(Road { shared: shared.clone(), snapshots }));
+        pipe.connect(Arc::new(Road { shared: shared.clone(), snapshots: snapshots.clone() }));
         let peers = Arc::new(Calls::new(shared.clone()));
-        Ok(Arc::new(Self { shared, peers, pipe, addresses }))
+        Ok(Arc::new(Self { snapshots, shared, peers, pipe, addresses }))
     }
 
     /// From now on peers of other clusters are refused.
@@ -125,6 +138,15 @@ impl Mesh {
     /// Those that were heard of from themselves: attached now, or a short while ago.
     pub fn known(&self) -> Vec<NodeIdentity> {
         self.shared.roster.known(Instant::now())
+    }
+
+    pub fn figures(&self) -> MeshFigures {
+        MeshFigures {
+            attached: self.shared.roster.attached().borrow().len(),
+            gates: self.shared.roster.gates().borrow().len(),
+            snapshots_sent: self.snapshots.sent.load(Ordering::Relaxed),
+            snapshots_received: self.snapshots.received.load(Ordering::Relaxed),
+        }
     }
 
     pub fn addresses(&self) -> Addresses {

@@ -1,6 +1,6 @@
 //! Tells watchers that a grain changed.
 //!
-//! The owner tells: its own watchers at once, and the silos beside it that said they have some (see [`afar`]).
+//! The owner tells: its own watchers at once, and the silos beside it that said they have some (see `afar`).
 
 mod afar;
 mod interests;

@@ -90,7 +90,7 @@ impl Keeper {
     async fn serve(self: &Arc<Self>) -> Result<(), String> {
         let (server, mut server_ended) =
             Actor::spawn(None, self.node_server().await, ()).await.map_err(|error| error.to_string())?;
-        let (gate, gate_ended) =
+        let (gate, mut gate_ended) =
             Actor::spawn(None, Gate, self.shared.clone()).await.map_err(|error| error.to_string())?;
         let (sender, mut events) = mpsc::channel(EVENTS_MAX);
         let subscription = Box::new(Subscription(sender));
@@ -102,6 +102,7 @@ impl Keeper {
             tokio::select! {
                 () = self.shared.stop.cancelled() => break Ok(()),
                 _ = &mut server_ended => break Err("the node server has ended".to_owned()),
+                _ = &mut gate_ended => break Err("the gate has ended".to_owned()),
                 event = events.recv() => match event {
                     Some(event) => self.on(event),
                     None => break Err("the node server says nothing more".to_owned()),
@@ -115,7 +116,9 @@ impl Keeper {
         if !server_ended.is_finished() {
             server_ended.await.ok();
         }
-        gate_ended.await.ok();
+        if !gate_ended.is_finished() {
+            gate_ended.await.ok();
+        }
         outcome
     }
 

@@ -107,7 +107,10 @@ async fn calls_and_detection() {
         child.signal("-KILL");
         println!("{carrier:?}, signal sent {:?}", begun.elapsed());
         let mut a = first.peers().attached();
-        while !a.borrow_and_update().is_empty() { a.changed().await.unwrap(); println!("changed {:?} {:?}", begun.elapsed(), a.borrow().len()); }
+        while !a.borrow_and_update().is_empty() {
+            a.changed().await.unwrap();
+            println!("changed {:?} {:?}", begun.elapsed(), a.borrow().len());
+        }
         println!("{carrier:?}, frozen, thawed and killed: detached after {:?}", begun.elapsed());
         for round in 0..1 {
             let child = Birth::new("c", 10 + round, carrier).start(&authority, &first.seed()).await;

@@ -5,7 +5,7 @@ use super::nodes::{Authority, Node, PATIENCE, Plan, soon};
 use crate::mesh::Carrier;
 use crate::peers::CallError;
 use bytes::Bytes;
-use ractor::ActorId;
+use ractor::{ActorCell, ActorId};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -34,6 +34,12 @@ impl Node {
     }
 }
 
+/// The actors of this process that other nodes can see.
+fn visible() -> Vec<ActorCell> {
+    let actors = ractor::registry::get_all_pids().into_iter().filter(|actor| actor.supports_remoting());
+    actors.filter(|actor| matches!(actor.get_id(), ActorId::Local(_))).collect()
+}
+
 /// [P3] Both directions of dialling: the lower id dials.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_go_over_the_gate_whoever_dialled_and_one_actor_is_visible() {
@@ -53,10 +59,30 @@ async fn calls_go_over_the_gate_whoever_dialled_and_one_actor_is_visible() {
         assert_eq!(first.calls(child, "echo.back", &[3; 4 << 20]).await.unwrap().len(), 4 << 20);
         assert_eq!(first.calls(child, "echo.big", b"").await.unwrap().len(), 3 << 20);
     }
-    let visible = ractor::registry::get_all_pids().into_iter().filter(|actor| actor.supports_remoting());
-    let visible: Vec<_> = visible.filter(|actor| matches!(actor.get_id(), ActorId::Local(_))).collect();
+    let visible = visible();
     assert_eq!(visible.len(), 1);
     assert!(visible[0].get_name().is_none());
+    first.stop().await;
+}
+
+/// Until the new gate is reached, calls go over gRPC.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gate_that_has_died_is_made_again() {
+    let authority = Authority::new();
+    let (_gate, first) = node(&authority, 5).await;
+    let child = Birth::new("b", 2, Carrier::Mesh).start(&authority, &first.seed()).await;
+    first.has_gates(&[2]).await;
+    let (dead, mut gates) = (visible()[0].get_id(), first.mesh.gates());
+    visible()[0].kill();
+    assert!(matches!(first.calls(&child, "echo.back", b"x").await, Ok(_) | Err(CallError::Unknown(_))));
+    soon("the new gate", async {
+        let is_new = || visible().len() == 1 && visible()[0].get_id() != dead;
+        while !(is_new() && gates.borrow_and_update().contains(&2)) {
+            gates.changed().await.unwrap();
+        }
+    })
+    .await;
+    assert_eq!(first.calls(&child, "echo.back", b"x").await.unwrap(), "x");
     first.stop().await;
 }
 

@@ -86,6 +86,7 @@ async fn a_snapshot_arrives_whole_and_behind_its_head() {
     let (_folder, empty) = file(b"");
     assert_eq!(first.pipe.snapshot(2, ShardId(0), "e".into(), empty, PATIENCE).await, Ok("installed".into()));
     assert_eq!(second.raft.snapshots.lock().len(), 2);
+    assert_eq!((first.mesh.figures().snapshots_sent, second.mesh.figures().snapshots_received), (2, 2));
 }
 
 /// A sender that goes away in the middle must not look like the end of the file.
