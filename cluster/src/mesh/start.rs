@@ -163,7 +163,7 @@ impl Mesh {
         }
     }
 
-    /// Takes no new calls, lets those in progress end, closes. After `within` at the latest.
+    /// Takes no new calls, lets those in progress end for `within` at most, and closes, which takes 2 s at most.
     pub async fn stop(&self, within: Duration) {
         let ending = async {
             self.shared.answering.drain().await;
@@ -175,11 +175,14 @@ impl Mesh {
         self.shared.stop.cancel();
         self.shared.roster.close();
         self.shared.tasks.close();
-        self.shared.tasks.wait().await;
+        if tokio::time::timeout(CLOSE_WITHIN, self.shared.tasks.wait()).await.is_err() {
+            tracing::warn!("connections to other nodes have not ended in time");
+        }
     }
 }
 
 const LAST_ANSWERS: Duration = Duration::from_millis(50);
+const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
 impl Drop for Mesh {
     fn drop(&mut self) {

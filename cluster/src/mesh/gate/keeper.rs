@@ -71,7 +71,8 @@ impl Keeper {
     }
 
     async fn take(self: Arc<Self>, mut accepted: mpsc::Receiver<Secured>) {
-        while let Some(secured) = accepted.recv().await {
+        // Not until the senders are gone: a handshake that is under way has one.
+        while let Some(Some(secured)) = self.shared.stop.run_until_cancelled(accepted.recv()).await {
             self.attach(secured, true);
         }
     }
@@ -153,7 +154,8 @@ impl Keeper {
         }
         let (is_ready, end, permit) = (connection.is_ready.clone(), connection.end.clone(), secured.permit);
         self.shared.tasks.spawn(async move {
-            if tokio::time::timeout(READY_WITHIN, is_ready.cancelled()).await.is_err() {
+            let ready = tokio::time::timeout(READY_WITHIN, is_ready.cancelled());
+            if let Some(Err(_)) = end.run_until_cancelled(ready).await {
                 end.cancel();
             }
             // The place among the accepted connections is free when this one has ended.
