@@ -3,6 +3,7 @@
 mod common;
 mod toy;
 
+use cluster::directory::MemberState;
 use cluster::membership::Error;
 use cluster::peers::{CallError, Peers, Refused};
 use common::net::Line;
@@ -159,8 +160,7 @@ async fn a_dead_node_is_replaced_after_the_grace_time_only() {
         }
     }
     assert_eq!(cluster.voters(left[0]).await, before, "a suspicion moves nothing");
-    cluster.advance(Duration::from_secs(301));
-    cluster.at_rest(&left, 3).await;
+    cluster.at_rest_after_grace(&left, 3).await;
     cluster.start(&victim).await;
     cluster.entered(&victim).await;
     cluster.at_rest(&["a", "b", "c", "d"], 3).await;
@@ -194,6 +194,7 @@ async fn a_removed_node_is_told_to_go() {
     let remove = || async { cluster.node("a").membership().remove_node("c").await.is_ok() };
     cluster.until("told", remove).await;
     cluster.at_rest(&["a", "b"], 2).await;
+    cluster.until("it is gone", || async { cluster.state("a", "c") == MemberState::Gone }).await;
     cluster.start("c").await;
     let node = cluster.nodes.get_mut("c").expect("started");
     assert!(matches!(node.entered().await, Err(Error::Removed { .. })));

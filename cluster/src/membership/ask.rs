@@ -2,7 +2,7 @@
 
 use super::book;
 use super::ground::Inner;
-use super::wire::read_rejection;
+use crate::hop::wire::read_rejection;
 use crate::peers::{CallError, Refused};
 use crate::{Request, refusal};
 use bytes::Bytes;

@@ -26,7 +26,6 @@ mod report;
 mod service;
 mod status;
 mod upkeep;
-mod wire;
 
 pub use error::Error;
 pub use ground::Ground;

@@ -4,8 +4,8 @@
 use super::ask::{ADOPT, ASK, BEGIN, COUNTS_ON, GREET, LEARN, ORDER, STATUS};
 use super::book::{self, to_view};
 use super::ground::Inner;
-use super::wire::{read, rejection};
 use super::{enter, orders, report};
+use crate::hop::wire::{read, rejection};
 use crate::peers::{PeerService, Refused};
 use bytes::Bytes;
 use futures::future::BoxFuture;

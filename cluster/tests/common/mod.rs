@@ -6,6 +6,7 @@
 pub mod net;
 
 use crate::toy;
+use cluster::directory::MemberState;
 use cluster::membership::{self, ClusterStatus, Error, Ground, ShardStatus};
 use cluster::placement::{Ring, Site};
 use cluster::{Around, Directory, ManualClock, Membership, MembershipOptions, Request, Silo, SiloOptions, Supplier};
@@ -291,30 +292,50 @@ impl TestCluster {
     /// Waits until every shard is where the ring over these nodes has it: led, with exactly these voters, nothing in motion, and
     /// no replica anywhere else.
     pub async fn at_rest(&self, names: &[&str], replicas: usize) {
+        self.until(&format!("at rest on {names:?}"), || self.is_at_rest(names, replicas)).await;
+    }
+
+    pub async fn is_at_rest(&self, names: &[&str], replicas: usize) -> bool {
         let ring = Ring::new(names.iter().map(|name| Site::new(name, "")));
         let wanted = |shard: u32| -> BTreeSet<String> {
             ring.replicas(ShardId(shard), replicas).iter().map(|name| name.to_string()).collect()
         };
-        self.until(&format!("at rest on {names:?}"), || async {
-            let status = self.node(names[0]).status().await;
-            let is_placed = status.shards.iter().all(|shard| {
-                let voters: BTreeSet<_> =
-                    shard.replicas.iter().filter(|it| it.voter).map(|it| it.node.clone()).collect();
-                shard.leader.is_some()
-                    && shard.moving.is_none()
-                    && shard.replicas.len() == voters.len()
-                    && voters == wanted(shard.shard)
-            });
-            let hosted: usize = self.nodes.values().map(|node| node.host.hosted().len()).sum();
-            is_placed && hosted == replicas.min(names.len()) * status.shards.len()
-        })
-        .await;
+        let status = self.node(names[0]).status().await;
+        let is_placed = status.shards.iter().all(|shard| {
+            let voters: BTreeSet<_> = shard.replicas.iter().filter(|it| it.voter).map(|it| it.node.clone()).collect();
+            shard.leader.is_some()
+                && shard.moving.is_none()
+                && shard.replicas.len() == voters.len()
+                && voters == wanted(shard.shard)
+        });
+        let hosted: usize = self.nodes.values().map(|node| node.host.hosted().len()).sum();
+        is_placed && hosted == replicas.min(names.len()) * status.shards.len()
+    }
+
+    /// Waits until the grace time of whoever is silent is over for a director, and all is at rest on the others. A director that
+    /// comes in the meantime begins the grace anew, so time goes on in leaps.
+    pub async fn at_rest_after_grace(&self, names: &[&str], replicas: usize) {
+        let looks = AtomicU64::new(0);
+        let holds = || async {
+            if looks.fetch_add(1, Ordering::SeqCst) % 100 == 0 {
+                self.advance(self.settings.grace + Duration::from_secs(1));
+            }
+            self.is_at_rest(names, replicas).await
+        };
+        self.until(&format!("at rest on {names:?} after the grace time"), holds).await;
     }
 
     /// Of each shard, as its leader says.
     pub async fn voters(&self, by: &str) -> Vec<Vec<String>> {
         let of = |shard: &ShardStatus| shard.replicas.iter().filter(|it| it.voter).map(|it| it.node.clone()).collect();
         self.node(by).status().await.shards.iter().map(of).collect()
+    }
+
+    /// Of the latest node of this name, as another one knows.
+    pub fn state(&self, by: &str, name: &str) -> MemberState {
+        let view = self.node(by).directory.view();
+        let named = view.members.values().filter(|member| member.name == name);
+        named.max_by_key(|member| member.generation).expect("known").state
     }
 
     pub fn directs(&self, name: &str) -> bool {

@@ -10,20 +10,33 @@ use std::time::Duration;
 
 #[derive(Default)]
 pub(super) struct Memory {
-    /// When a member last answered, or was first met in the book.
-    heard: BTreeMap<NodeId, u64>,
+    heard: BTreeMap<NodeId, Heard>,
     /// The latest term of each shard, and when it was first seen.
     terms: BTreeMap<ShardId, (u64, u64)>,
 }
+
+/// Of one member.
+#[derive(Clone, Copy)]
+struct Heard {
+    /// When it last answered, or was first met in the book.
+    at: u64,
+    /// Looks since then.
+    missed: u32,
+}
+
+/// A clock may jump (a machine that was moved, or asleep): silence counts only if it was looked at.
+const MISSED_MIN: u32 = 3;
 
 impl Memory {
     pub(super) fn note(&mut self, book: &Book, nodes: &BTreeMap<NodeId, Seen>, now: u64) {
         let is_member = |node: &NodeId| book.members.get(node).is_some_and(|member| member.state != MemberState::Gone);
         self.heard.retain(|node, _| is_member(node));
         for node in book.members.keys().filter(|node| is_member(node)) {
-            let heard = self.heard.entry(*node).or_insert(now);
+            let heard = self.heard.entry(*node).or_insert(Heard { at: now, missed: 0 });
             if nodes.contains_key(node) {
-                *heard = now;
+                *heard = Heard { at: now, missed: 0 };
+            } else {
+                heard.missed = heard.missed.saturating_add(1);
             }
         }
         let groups = nodes.values().flat_map(|seen| &seen.groups).filter(|(_, group)| group.leads);
@@ -37,7 +50,9 @@ impl Memory {
 
     /// Members that have been silent for the whole grace time.
     pub(super) fn dead(&self, options: &MembershipOptions, now: u64) -> BTreeSet<NodeId> {
-        let is_dead = |(_, heard): &(&NodeId, &u64)| now.saturating_sub(**heard) >= millis(options.dead_node_grace);
+        let grace = millis(options.dead_node_grace);
+        let is_dead =
+            |(_, heard): &(&NodeId, &Heard)| now.saturating_sub(heard.at) >= grace && heard.missed >= MISSED_MIN;
         self.heard.iter().filter(is_dead).map(|(node, _)| *node).collect()
     }
 
@@ -99,14 +114,27 @@ mod tests {
     #[test]
     fn a_node_is_dead_after_it_was_silent_for_the_whole_grace_time() {
         let (mut memory, options, book) = (Memory::default(), options(), book(&[1, 2, 3]));
-        memory.note(&book, &answers(&[1, 2], 1), 1_000);
-        assert!(memory.dead(&options, 300_999).is_empty(), "a new director gives everybody the whole time");
-        memory.note(&book, &answers(&[1, 2], 1), 301_000);
-        assert_eq!(memory.dead(&options, 301_000), BTreeSet::from([3]));
-        memory.note(&book, &answers(&[1, 2, 3], 1), 301_001);
-        memory.note(&book, &answers(&[1, 2], 1), 301_002);
-        assert!(memory.dead(&options, 600_999).is_empty());
-        assert_eq!(memory.dead(&options, 601_001), BTreeSet::from([3]));
+        let look = |memory: &mut Memory, nodes: &[NodeId], at| {
+            memory.note(&book, &answers(nodes, 1), at);
+            memory.dead(&options, at)
+        };
+        for at in [1_000, 2_000, 300_999] {
+            assert!(look(&mut memory, &[1, 2], at).is_empty(), "a new director gives everybody the whole time");
+        }
+        assert_eq!(look(&mut memory, &[1, 2], 301_000), BTreeSet::from([3]));
+        assert!(look(&mut memory, &[1, 2, 3], 301_001).is_empty());
+        for at in [302_000, 303_000, 601_000] {
+            assert!(look(&mut memory, &[1, 2], at).is_empty(), "it was heard of in between");
+        }
+        assert_eq!(look(&mut memory, &[1, 2], 601_001), BTreeSet::from([3]));
+    }
+
+    #[test]
+    fn a_clock_that_jumps_makes_nobody_dead() {
+        let (mut memory, options, book) = (Memory::default(), options(), book(&[1, 2, 3]));
+        memory.note(&book, &answers(&[1, 2, 3], 1), 0);
+        memory.note(&book, &answers(&[1], 1), 1_000_000);
+        assert!(memory.dead(&options, 1_000_000).is_empty(), "one look after it");
     }
 
     #[test]

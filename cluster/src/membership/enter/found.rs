@@ -22,7 +22,7 @@ pub(super) async fn first_step(inner: &Inner, others: &[Greeting]) -> Result<Str
     let cluster = Uuid::from_bytes(rand::random());
     let founders = others.iter().filter(|it| inner.options.founders.contains(&it.name));
     let mut members: Vec<BookMember> = founders.map(member_of).collect();
-    members.push(inner.member());
+    members.push(BookMember { generation: 1, ..inner.member() });
     let view = first_page(cluster, members, inner.ground.host.shards(), inner.options.replicas);
     Notes(view).write(&inner.options.data_dir)?;
     take_id(inner, cluster).await?;
