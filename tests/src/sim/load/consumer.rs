@@ -4,6 +4,7 @@ use super::{Yard, pause};
 use crate::sim::chance::Chance;
 use crate::sim::court::Sight;
 use crate::sim::doors::Door;
+use cluster::events::Scope;
 use cluster::{DeliveredEvent, ReadEvents, ReadFrom};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +37,7 @@ impl Consumer {
             tenant: Some(self.tenant.into()),
             cursor_name: Some(self.name.clone()),
             from: ReadFrom::Earliest,
+            scope: Scope::Cluster,
         };
         let (tell, mut told) = mpsc::channel::<(Vec<DeliveredEvent>, mpsc::Sender<String>)>(1);
         door.spawn(|inside| async move {
