@@ -5,7 +5,7 @@
 //! rows. It is written under a temporary name, synced, renamed, the folder synced, and read back as a whole before
 //! anything of the log may go.
 
-use super::types::{Snapshot, SnapshotMeta};
+use super::types::{Snapshot, SnapshotMeta, is_sound};
 use crate::Error;
 use crate::state::keys;
 use crate::state::overlay::{Hold, Mark, Overlay};
@@ -185,9 +185,13 @@ fn write(overlay: &Overlay, mark: &Mark, meta: &SnapshotMeta, path: &Path) -> Re
         .map_err(|error| io(path, error))
 }
 
-/// What a snapshot file says it is.
+/// What a snapshot file from elsewhere says it is.
 pub fn meta(path: &Path, shard: u32) -> Result<SnapshotMeta, Error> {
-    Reader::open(path, shard).map(|reader| reader.meta)
+    let reader = Reader::open(path, shard)?;
+    if is_sound(reader.meta.last_membership.membership()) {
+        return Ok(reader.meta);
+    }
+    Err(reader.damaged("a membership without voters, or with one who is no member"))
 }
 
 /// Reads a whole snapshot file and checks it.

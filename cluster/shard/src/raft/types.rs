@@ -18,10 +18,21 @@ type LeaderId = openraft::impls::leader_id_std::LeaderId<u64, u64>;
 pub type LeaderTerm = <LeaderId as openraft::vote::RaftLeaderId>::Committed;
 pub type LogId = openraft::LogId<LeaderTerm>;
 pub type StoredMembership = openraft::StoredMembership<LeaderTerm, u64, openraft::impls::BasicNode>;
+pub type Membership = openraft::Membership<u64, openraft::impls::BasicNode>;
 pub type SnapshotMeta = openraft::SnapshotMeta<LeaderTerm, u64, openraft::impls::BasicNode>;
 pub type Snapshot<D> = openraft::Snapshot<LeaderTerm, u64, openraft::impls::BasicNode, D>;
 pub type Entry = <TypeConfig as openraft::RaftTypeConfig>::Entry;
 pub type Vote = <TypeConfig as openraft::RaftTypeConfig>::Vote;
+
+/// Whether a membership that came from elsewhere holds together: every voter is a member, and somebody votes. Raft takes
+/// both for granted.
+pub fn is_sound(membership: &Membership) -> bool {
+    let configs = membership.get_joint_config();
+    let members = |voters: &std::collections::BTreeSet<u64>| {
+        !voters.is_empty() && voters.iter().all(|voter| membership.get_node(voter).is_some())
+    };
+    !configs.is_empty() && configs.iter().all(members)
+}
 
 /// What is proposed: an encoded `granary.storage.v1.Entry`, shared between log, apply and network without copying.
 #[derive(Clone, PartialEq, Eq, Default)]

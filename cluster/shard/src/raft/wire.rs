@@ -4,7 +4,7 @@
 //! Whoever sends is a node of the cluster, but it may be a newer one, or broken: every length is checked against what is
 //! there, and what does not fit is an error that names it.
 
-use super::types::{Entry, LeaderTerm, LogId, Proposal, TypeConfig, Vote};
+use super::types::{Entry, LeaderTerm, LogId, Proposal, TypeConfig, Vote, is_sound};
 use crate::log::record::{self, Kind};
 use bytes::Bytes;
 use openraft::EntryPayload;
@@ -18,6 +18,8 @@ use openraft::raft::{
 const VERSION: u8 = 1;
 /// Entries that one append may bring.
 const ENTRIES_MAX: u32 = 65_536;
+/// Terms and indexes that can be counted up from for ever. Nobody gets there by counting.
+const NUMBER_MAX: u64 = 1 << 62;
 
 pub type Read<T> = Result<T, String>;
 
@@ -49,6 +51,10 @@ pub fn read_append(group: u32, body: &Bytes) -> Read<AppendEntriesRequest<TypeCo
         let entry = from.entry(group, body)?;
         if Some(entry.log_id.index) != next {
             return Err(format!("Expected entry {next:?}, but found {}", entry.log_id.index));
+        }
+        let (term, upto) = (entry.log_id.leader_id.term, vote.leader_id.term);
+        if term > upto {
+            return Err(format!("Expected entries of terms up to {upto}, but found {term}"));
         }
         next = entry.log_id.index.checked_add(1);
         entries.push(entry);
@@ -260,6 +266,14 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
+    /// A term or an index.
+    fn number(&mut self) -> Read<u64> {
+        match self.u64()? {
+            number if number <= NUMBER_MAX => Ok(number),
+            other => Err(format!("Expected a number up to {NUMBER_MAX}, but found {other}")),
+        }
+    }
+
     fn flag(&mut self) -> Read<bool> {
         match self.u8()? {
             0 => Ok(false),
@@ -269,7 +283,7 @@ impl<'a> Reader<'a> {
     }
 
     fn vote(&mut self) -> Read<Vote> {
-        let (term, voted_for) = (self.u64()?, self.u64()?);
+        let (term, voted_for) = (self.number()?, self.u64()?);
         Ok(Vote { leader_id: LeaderId { term, voted_for }, committed: self.flag()? })
     }
 
@@ -277,7 +291,7 @@ impl<'a> Reader<'a> {
         if !self.flag()? {
             return Ok(None);
         }
-        let (term, index) = (self.u64()?, self.u64()?);
+        let (term, index) = (self.number()?, self.number()?);
         Ok(Some(LogId { leader_id: LeaderTerm { term }, index }))
     }
 
@@ -293,6 +307,11 @@ impl<'a> Reader<'a> {
             }
             _ => record::entry(&found).ok_or_else(|| format!("Expected an entry, but found {:?}", found.kind))??,
         };
+        if let EntryPayload::Membership(membership) = &entry.payload
+            && !is_sound(membership)
+        {
+            return Err(format!("Expected members who vote, but found {membership}"));
+        }
         self.0 = &self.0[size..];
         Ok(entry)
     }
@@ -408,6 +427,14 @@ mod tests {
         let mut last = request();
         last.prev_log_id = Some(id(2, u64::MAX));
         assert!(read_append(5, &append(5, &last).unwrap()).is_err());
+        let mut newer = request();
+        newer.entries[3].log_id.leader_id.term = 4;
+        assert!(read_append(5, &append(5, &newer).unwrap()).is_err(), "of a later term than its leader's");
+        let mut nobody = request();
+        nobody.entries[2].payload =
+            EntryPayload::Membership(serde_json::from_str(r#"{"configs":[[9]],"nodes":{}}"#).unwrap());
+        assert!(read_append(5, &append(5, &nobody).unwrap()).is_err(), "a voter who is no member");
+        assert!(read_vote(&vote(&VoteRequest::new(of(u64::MAX, false), None))).is_err(), "the last of all terms");
         let mut first = request();
         first.prev_log_id = None;
         assert!(read_append(5, &append(5, &first).unwrap()).is_err());
