@@ -116,8 +116,11 @@ impl Hub {
                 Ok(done) => return Ok(done.reply),
                 Err(Refusal::Rejected(rejection)) => return Err(rejection),
                 Err(Refusal::Unknown(rejection)) if !repeatable => return Err(rejection),
-                Err(Refusal::Unknown(rejection)) => said = rejection,
-                Err(Refusal::Moved) => {}
+                Err(Refusal::Unknown(rejection)) => {
+                    said = rejection;
+                    way.not_at_home();
+                }
+                Err(Refusal::Moved) => way.not_at_home(),
             }
             while Instant::now() < deadline
                 && let Some(node) = self.next_node(shard, &way)

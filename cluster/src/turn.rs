@@ -171,7 +171,8 @@ impl Turns {
                 Err(Failure::Again) => count(&self.hub.metrics.turns_reloaded),
             }
         }
-        Err(refusal::unavailable(format!("{RELOADS_MAX} other turns came first")).into())
+        // One of the tries may have been a commit whose outcome is not known.
+        Err(Refusal::Unknown(refusal::unavailable(format!("{RELOADS_MAX} other turns came first"))))
     }
 
     async fn once(&mut self, trigger: &Trigger, deadline: Instant) -> Result<Done, Failure> {

@@ -83,7 +83,6 @@ pub(crate) async fn gather<Q: Question>(
     let mut pause = LOOK_AGAIN;
     loop {
         while let Some(round) = plan(hub, questions, &replies, &ways) {
-            let only_home = round.iter().all(|(node, _)| node.is_none());
             let asked = round.into_iter().map(|(node, places)| ask(hub, node, questions, places, deadline));
             for (node, places, answers) in join_all(asked).await {
                 for (place, answer) in places.into_iter().zip(answers) {
@@ -91,8 +90,7 @@ pub(crate) async fn gather<Q: Question>(
                     match (answer, node) {
                         (Answer::Got(reply), _) => replies[place] = Some(reply),
                         (Answer::Refused(rejection), _) => return Err(rejection),
-                        // At home: looked for elsewhere next.
-                        (Answer::Moved(_), None) => {}
+                        (Answer::Moved(_), None) => ways.entry(shard).or_default().not_at_home(),
                         (Answer::Moved(leader), Some(node)) => {
                             hub.forget_hint(shard, node, leader);
                             ways.entry(shard).or_default().in_vain(node, leader);
@@ -100,8 +98,7 @@ pub(crate) async fn gather<Q: Question>(
                     }
                 }
             }
-            // A leader that cannot confirm it now is not asked again without a pause.
-            if only_home || Instant::now() >= deadline {
+            if Instant::now() >= deadline {
                 break;
             }
         }
@@ -136,9 +133,11 @@ fn plan<Q: Question>(
     for place in unanswered(questions, replies) {
         let shard = questions[place].shard();
         let room = hub.rooms.get(shard.0 as usize)?;
-        if room.store.leadership().borrow().epoch.is_some() {
+        let way = ways.get(&shard).unwrap_or(&fresh);
+        // A home that could not confirm its leadership is not asked again without a pause.
+        if room.store.leadership().borrow().epoch.is_some() && !way.was_at_home() {
             round.entry(None).or_default().push(place);
-        } else if let Some(node) = hub.next_node(shard, ways.get(&shard).unwrap_or(&fresh)) {
+        } else if let Some(node) = hub.next_node(shard, way) {
             round.entry(Some(node)).or_default().push(place);
         }
     }

@@ -21,14 +21,14 @@ impl Hub {
         }
         let place = shard.0 as usize;
         let leadership = *self.rooms.get(place)?.store.leadership().borrow();
-        if leadership.epoch.is_some() {
+        if leadership.epoch.is_some() && !way.leaves_home() {
             // Led here since a moment ago: look at home again.
             return None;
         }
         let replicas = self.around.directory.replicas(shard);
         let known = Known {
             me: self.around.peers.me(),
-            leader: leadership.leader,
+            leader: leadership.leader.filter(|leader| *leader != self.around.peers.me()),
             hint: self.hints.get(place),
             replicas: &replicas,
         };
@@ -58,6 +58,11 @@ impl Hub {
         let mut leadership = room.store.leadership();
         let mut around =
             (!self.around.is_alone()).then(|| (self.around.peers.attached(), self.around.directory.watch()));
+        // Whatever their makers have seen, news is what comes from here on.
+        if let Some((attached, view)) = &mut around {
+            attached.mark_unchanged();
+            view.mark_unchanged();
+        }
         let news = OptionFuture::from(around.as_mut().map(|(attached, view)| async move {
             tokio::select! {
                 _ = attached.changed() => {}

@@ -22,8 +22,10 @@ pub(crate) struct Known<'a> {
 pub(crate) struct Way {
     /// Asked since the last pause, in vain.
     asked: Vec<NodeId>,
-    /// Where the round among the replicas begins, so that not all ask the same one first.
-    turn: usize,
+    /// Pauses made; the round among the replicas begins at another one each time.
+    rounds: usize,
+    /// Home was looked at in this round.
+    was_at_home: bool,
     /// Somebody just asked said that this is the leader.
     told: Option<NodeId>,
 }
@@ -33,11 +35,26 @@ impl Way {
     pub(crate) fn next(&self, known: &Known<'_>, is_attached: impl Fn(NodeId) -> bool) -> Option<NodeId> {
         let likely = [self.told, known.leader, known.hint].into_iter().flatten();
         let count = known.replicas.len().max(1);
-        let round = (0..known.replicas.len()).map(|n| known.replicas[(self.turn + n) % count]);
+        let round = (0..known.replicas.len()).map(|n| known.replicas[(self.rounds + n) % count]);
         let candidates: Vec<NodeId> =
             likely.chain(round).filter(|node| *node != known.me && !self.asked.contains(node)).collect();
         // Who is attached is a hint too: if nobody seems to be, somebody is asked all the same.
         candidates.iter().copied().find(|node| is_attached(*node)).or_else(|| candidates.first().copied())
+    }
+
+    /// Home was looked at in vain although it is led here by all that is known here. At first that is waited for: most likely
+    /// the leadership has just begun.
+    pub(crate) fn not_at_home(&mut self) {
+        self.was_at_home = true;
+    }
+
+    pub(crate) fn was_at_home(&self) -> bool {
+        self.was_at_home
+    }
+
+    /// Whether others are asked even if home seems to lead.
+    pub(crate) fn leaves_home(&self) -> bool {
+        self.was_at_home && self.rounds > 0
     }
 
     /// It was not the owner, or could not be asked.
@@ -50,7 +67,8 @@ impl Way {
     pub(crate) fn again(&mut self) {
         self.asked.clear();
         self.told = None;
-        self.turn = self.turn.wrapping_add(1);
+        self.was_at_home = false;
+        self.rounds = self.rounds.wrapping_add(1);
     }
 }
 
@@ -117,6 +135,17 @@ mod tests {
         assert_eq!(way.next(&known, all), None);
         way.again();
         assert_eq!(way.next(&known, all), Some(2));
+    }
+
+    #[test]
+    fn a_home_that_seems_to_lead_is_left_after_a_pause_only() {
+        let mut way = Way::default();
+        way.not_at_home();
+        assert!(!way.leaves_home());
+        way.again();
+        assert!(!way.leaves_home(), "it is looked at again first");
+        way.not_at_home();
+        assert!(way.leaves_home());
     }
 
     #[test]

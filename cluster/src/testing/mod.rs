@@ -1,7 +1,9 @@
 //! What the tests of a silo share: shards in memory, a clock that moves when told to, the toy grain, and waiting for something
 //! to become true with a deadline.
 
+pub(crate) mod many;
 pub(crate) mod memory;
+pub(crate) mod net;
 #[path = "../../tests/toy/mod.rs"]
 pub(crate) mod toy;
 

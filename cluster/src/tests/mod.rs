@@ -3,10 +3,16 @@
 mod activation;
 mod drain;
 mod events;
+mod events_afar;
+mod handover;
+mod hops;
 mod lists;
 mod memory;
 mod outbox;
 mod pressure;
+mod reads_afar;
 mod reminders;
+mod takeover;
 mod wake;
+mod watch_afar;
 mod workers;

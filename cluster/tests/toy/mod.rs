@@ -6,8 +6,8 @@
 
 use grain_contract::{
     Code, Context, Corrupt, Decision, Effect, Grain, GrainId, GrainKind, GrainType, IndexChange, Lease, Message,
-    Method, Need, OutboxMessage, QueueName, Rejection, ReminderChange, Row, RowKey, Supply, Table, TenantId, Timestamp,
-    Turn, WorkItem,
+    Method, NOTHING_TO_TELL, Need, OutboxMessage, QueueName, Rejection, ReminderChange, Row, RowKey, Supply, Table,
+    TenantId, Timestamp, Turn, WorkItem,
 };
 use granary_proto::calls::{CallRejected, Claim, ClaimReply, LeaseExpired};
 use prost::Message as _;
@@ -51,6 +51,11 @@ pub const ATTEMPTS: Method = Method(17);
 
 /// Sets the sum to the amount, tells an event with it: the same again has no second effect on the sum.
 pub const PUT: Method = Method(18);
+
+/// Says in the index of open toys that it has nothing to tell.
+pub const QUIET: Method = Method(19);
+/// Answers so many bytes without a commit.
+pub const MUCH: Method = Method(20);
 
 const SUM: Table = Table(1);
 const ATTEMPT: Table = Table(2);
@@ -149,6 +154,12 @@ impl Toy {
                 self.sum = 0;
                 Decision::Commit(self.add(number(body)))
             }
+            QUIET => {
+                let sort = self.id.key.as_bytes().to_vec();
+                let index = vec![IndexChange::Put { index: OPEN, sort, value: NOTHING_TO_TELL.to_vec() }];
+                Decision::Commit(Turn { index, ..Turn::default() })
+            }
+            MUCH => Decision::Read(vec![7; usize::try_from(number(&body[..8])).expect("a size")]),
             GET => Decision::Read(self.sum.to_le_bytes().to_vec()),
             TOLD => Decision::Read(self.told.join("\n").into_bytes()),
             ATTEMPTS => Decision::Read(self.list().into_bytes()),
