@@ -96,6 +96,6 @@ fn may_succeed_later(status: &Status) -> bool {
 
 /// The server's own word on when to come again.
 fn hint_of(status: &Status) -> Option<Duration> {
-    let text = status.metadata().get("x-granary-retry-after-ms")?.to_str().ok()?;
+    let text = status.metadata().get("grpc-retry-pushback-ms")?.to_str().ok()?;
     Some(Duration::from_millis(text.parse::<u64>().ok()?.clamp(1, 5_000)))
 }

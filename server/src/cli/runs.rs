@@ -13,6 +13,7 @@ use granary_proto::v1;
 use granary_proto::wire::Timestamp;
 use serde::Serialize;
 use std::path::PathBuf;
+use uuid::Uuid;
 
 /// Rows asked for at a time.
 const PAGE: u32 = 200;
@@ -118,6 +119,9 @@ async fn start(common: &Common, client: &Client, args: StartArgs) -> Result<Exit
     // A release id is opaque, but those that are given by default have an `@`; a definition id never has one.
     let (definition_id, release) =
         if args.definition.contains('@') { (String::new(), args.definition) } else { (args.definition, String::new()) };
+    // A call that is made again must not be a second run.
+    let has_name = !(args.key.is_empty() && args.run_id.is_empty());
+    let run_id = if has_name { args.run_id } else { Uuid::now_v7().to_string() };
     let request = v1::SubmitRunRequest {
         client_key: args.key,
         definition_release_id: release,
@@ -126,7 +130,7 @@ async fn start(common: &Common, client: &Client, args: StartArgs) -> Result<Exit
         project_id: args.project,
         input: args.input.as_deref().map(read_json).transpose()?,
         variables: args.variables.as_deref().map(read_json).transpose()?,
-        run_id: args.run_id,
+        run_id,
     };
     let answer = client.run_control().submit_run(request).await?.into_inner();
     let run_id = answer.run.as_ref().map(|run| run.run_id.clone()).unwrap_or_default();

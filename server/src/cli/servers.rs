@@ -5,6 +5,7 @@
 //! stream itself is not: it belongs to whoever began it.
 
 use futures::future::BoxFuture;
+use granary::grpc::status::RETRY as RETRY_AFTER;
 use http::HeaderMap;
 use http_body_util::{BodyExt as _, Full};
 use std::sync::Arc;
@@ -25,8 +26,6 @@ const PING_ANSWER: Duration = Duration::from_secs(3);
 const AGAIN_MAX: Duration = Duration::from_secs(15);
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MOST: Duration = Duration::from_secs(1);
-/// The server's own word on when to come again.
-const RETRY_AFTER: &str = "x-granary-retry-after-ms";
 /// Requests that are streams, and answers that are: by the last part of their path.
 const STREAMS_IN: [&str; 2] = ["SubscribeEvents", "Session"];
 const STREAMS_OUT: [&str; 3] = ["SubscribeEvents", "Session", "WatchRun"];
