@@ -3,14 +3,13 @@
 //! Read when asked for; only changes of leadership are counted as they come. Each shard has its own label, up to a bound.
 
 use super::silo::head;
-use cluster::peers::Attached;
+use cluster::mesh::{Mesh, MeshFigures};
 use futures::StreamExt as _;
 use futures::stream::select_all;
 use shard::{GroupView, Host, Role, ShardId};
 use std::fmt::Write as _;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use tokio::sync::watch;
+use std::sync::{Arc, OnceLock};
 use tokio_stream::wrappers::WatchStream;
 
 /// Shards with a label of their own: those of the lowest numbers.
@@ -19,20 +18,17 @@ const SHARDS_SHOWN_MAX: usize = 256;
 #[derive(Default)]
 pub struct Groups {
     host: OnceLock<Host>,
-    attached: OnceLock<watch::Receiver<Attached>>,
+    mesh: OnceLock<Arc<Mesh>>,
     gained: AtomicU64,
     lost: AtomicU64,
-    /// Told by the link between replicas.
-    pub snapshots_sent: AtomicU64,
-    pub snapshots_failed: AtomicU64,
 }
 
 impl Groups {
-    /// `attached` = the neighbours that can be called; `None` if the node is alone.
-    pub(crate) fn attach(&self, host: Host, attached: Option<watch::Receiver<Attached>>) {
+    /// `mesh` = the way to the neighbours; `None` if the node is alone.
+    pub(crate) fn attach(&self, host: Host, mesh: Option<Arc<Mesh>>) {
         let _ = self.host.set(host);
-        if let Some(attached) = attached {
-            let _ = self.attached.set(attached);
+        if let Some(mesh) = mesh {
+            let _ = self.mesh.set(mesh);
         }
     }
 
@@ -60,23 +56,25 @@ impl Groups {
         let groups: Vec<(u32, GroupView)> =
             hosted.iter().filter_map(|id| Some((id.0, host.shard(*id)?.group()))).collect();
         write(&groups, host.node_id(), text);
-        let counters = [
-            ("granary_raft_leaderships_gained_total", "Leaderships of shards that came here.", &self.gained),
-            ("granary_raft_leaderships_lost_total", "Leaderships of shards that went from here.", &self.lost),
-            (
-                "granary_raft_snapshots_sent_total",
-                "Snapshots that replicas elsewhere have installed.",
-                &self.snapshots_sent,
-            ),
-            ("granary_raft_snapshots_failed_total", "Snapshots that did not get through.", &self.snapshots_failed),
-        ];
-        for (name, help, counter) in counters {
-            head(text, name, "counter", help);
-            let _ = writeln!(text, "{name} {}", counter.load(Relaxed));
-        }
-        head(text, "granary_peers_attached", "gauge", "Other silos that can be called now.");
-        let attached = self.attached.get().map_or(0, |attached| attached.borrow().len());
-        let _ = writeln!(text, "granary_peers_attached {attached}");
+        let mesh = self.mesh.get().map(|mesh| mesh.figures()).unwrap_or_default();
+        write_rest(mesh, self.gained.load(Relaxed), self.lost.load(Relaxed), text);
+    }
+}
+
+fn write_rest(mesh: MeshFigures, gained: u64, lost: u64, text: &mut String) {
+    let rows: [(&str, &str, &str, u64); 6] = [
+        ("granary_raft_leaderships_gained_total", "counter", "Leaderships of shards that came here.", gained),
+        ("granary_raft_leaderships_lost_total", "counter", "Leaderships of shards that went from here.", lost),
+        ("granary_raft_snapshots_sent_total", "counter", "Whole snapshots sent to other silos.", mesh.snapshots_sent),
+        ("granary_raft_snapshots_received_total", "counter", "Whole snapshots from other silos.", {
+            mesh.snapshots_received
+        }),
+        ("granary_peers_attached", "gauge", "Other silos that can be called now.", mesh.attached as u64),
+        ("granary_peers_by_mesh", "gauge", "Those of them that are called over the mesh.", mesh.gates as u64),
+    ];
+    for (name, kind, help, value) in rows {
+        head(text, name, kind, help);
+        let _ = writeln!(text, "{name} {value}");
     }
 }
 

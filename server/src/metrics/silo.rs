@@ -7,12 +7,15 @@ use std::fmt::Write as _;
 /// Name, kind, help, value.
 type Row = (&'static str, &'static str, &'static str, fn(&MetricsSnapshot) -> u64);
 
-const ROWS: [Row; 22] = [
+const ROWS: [Row; 25] = [
     ("granary_activations", "gauge", "Grains in memory.", |m| m.activations),
     ("granary_activations_created_total", "counter", "Grains loaded.", |m| m.activations_created),
     ("granary_activations_dropped_total", "counter", "Grains that left memory.", |m| m.activations_dropped),
     ("granary_activation_bytes", "gauge", "Memory held by grains, roughly.", |m| m.activation_bytes),
     ("granary_calls_in_progress", "gauge", "Calls that are not answered yet.", |m| m.calls_in_progress),
+    ("granary_hops_total", "counter", "Calls put to an owner on another silo.", |m| m.hops),
+    ("granary_hops_failed_total", "counter", "Those without an owner there or without an answer.", |m| m.hops_failed),
+    ("granary_hops_served_total", "counter", "Calls of other silos taken here.", |m| m.hops_served),
     ("granary_turns_total", "counter", "Turns of grains.", |m| m.turns),
     ("granary_turns_reloaded_total", "counter", "Turns decided again after a reload.", |m| m.turns_reloaded),
     ("granary_reminders_armed", "gauge", "Reminders in the wheel.", |m| m.reminders_armed),

@@ -2,7 +2,6 @@
 //!
 //! [`start`] puts it together, `serve` is its listener for clients, `neighbours` what it needs to be one of several.
 
-mod link;
 mod neighbours;
 mod options;
 mod serve;

@@ -81,6 +81,10 @@ impl Neighbours {
         self.boot
     }
 
+    pub fn mesh(&self) -> &Arc<Mesh> {
+        &self.mesh
+    }
+
     pub fn set_cluster(&self) -> Arc<dyn Fn(Uuid) + Send + Sync> {
         let mesh = Arc::clone(&self.mesh);
         Arc::new(move |cluster| mesh.set_cluster(cluster))

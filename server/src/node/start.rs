@@ -3,7 +3,6 @@
 //! The edge stands before the node belongs to a cluster, so that a probe hears that it lives and why it is not ready yet
 //! (FR-015); until then calls are answered with `Unavailable`.
 
-use super::link::Link;
 use super::neighbours::Prepared;
 use super::serve::Serving;
 use super::{Node, options};
@@ -17,7 +16,7 @@ use anyhow::Context as _;
 use cluster::membership::{self, Ground};
 use cluster::{Around, Clock, Membership, Silo};
 use grains::kinds::grain_types;
-use shard::{Host, RaftLink};
+use shard::Host;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -37,9 +36,7 @@ pub async fn start(config: Config, source: Option<Source>, clock: Arc<dyn Clock>
     let journal = journal.map(JournalClient::connect).transpose()?;
 
     let folder = config.store.data_dir.display().to_string();
-    let link = prepared.as_ref().map(|prepared| {
-        Arc::new(Link { pipe: prepared.pipe(), groups: Arc::clone(figures.groups()) }) as Arc<dyn RaftLink>
-    });
+    let link = prepared.as_ref().map(|prepared| prepared.pipe() as Arc<dyn shard::RaftLink>);
     let host =
         Host::open(options::host(&config, link)).await.with_context(|| format!("cannot open data folder {folder}"))?;
     let mut types = grain_types(options::kinds(&live));
@@ -56,7 +53,7 @@ pub async fn start(config: Config, source: Option<Source>, clock: Arc<dyn Clock>
         Silo::start(host.clone(), options::silo(&config), types, supplies, clock.clone(), around.clone()).await?;
     library.attach(silo.clone());
     figures.census().attach(host.clone());
-    figures.groups().attach(host.clone(), neighbours.is_some().then(|| around.peers.attached()));
+    figures.groups().attach(host.clone(), neighbours.as_ref().map(|neighbours| Arc::clone(neighbours.mesh())));
 
     let (stopping, stop) = watch::channel(false);
     let api = Api::new(silo.clone(), live.clone(), library, journal, stop);
