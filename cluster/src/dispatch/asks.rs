@@ -33,7 +33,8 @@ impl Dispatch {
             Action::Claim { waiting, lease } => {
                 self.left_queue(&waiting);
                 tokio::spawn(async move {
-                    let Some(answer) = dispatch.ask_claim(&waiting.grain, waiting.item.attempt, &lease).await else {
+                    let Some(answer) = dispatch.ask_claim(&waiting.grain, waiting.item.attempt, &lease, false).await
+                    else {
                         return;
                     };
                     dispatch.with(&tenant, |pool| pool.claim_answered(waiting, lease, answer));
@@ -41,7 +42,7 @@ impl Dispatch {
             }
             Action::Verify { grain, attempt, lease } => {
                 tokio::spawn(async move {
-                    let Some(answer) = dispatch.ask_claim(&grain, attempt, &lease).await else { return };
+                    let Some(answer) = dispatch.ask_claim(&grain, attempt, &lease, true).await else { return };
                     dispatch.with(&tenant, |pool| pool.verified(attempt, &lease, answer));
                 });
             }
@@ -56,10 +57,11 @@ impl Dispatch {
     }
 
     /// `None` if the silo stops. The same claim is repeated until it is answered: its outcome must be known before the place
-    /// can be given to something else.
-    async fn ask_claim(&self, grain: &GrainId, attempt: Uuid, lease: &Lease) -> Option<Claimed> {
+    /// can be given to something else. `held`: only whether the worker holds it already.
+    async fn ask_claim(&self, grain: &GrainId, attempt: Uuid, lease: &Lease, held: bool) -> Option<Claimed> {
         let hub = self.hub.upgrade()?;
-        let call = Claim { attempt_id: attempt.to_string(), worker: lease.worker.clone(), token: lease.token.to_vec() };
+        let (worker, token) = (lease.worker.clone(), lease.token.to_vec());
+        let call = Claim { attempt_id: attempt.to_string(), worker, token, held };
         let answer = until_answered_here(&hub, grain, hub.options.claim, call.encode_to_vec().into()).await?;
         Some(match answer.map(|body| ClaimReply::decode(&*body)) {
             Ok(Ok(reply)) if reply.claimed => Claimed::Yes,

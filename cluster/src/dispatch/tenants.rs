@@ -20,6 +20,8 @@ pub(crate) struct Tenants {
 #[derive(Default)]
 struct Common {
     led: HashMap<ShardId, Epoch>,
+    /// The latest epoch in which each shard was ever led here: what was promised in it outlives the leadership.
+    was_led: HashMap<ShardId, Epoch>,
     complete: HashSet<(ShardId, NodeId)>,
 }
 
@@ -58,10 +60,16 @@ impl Tenants {
         self.common.lock().led.get(&shard).copied()
     }
 
+    /// The latest epoch in which this process led the shard, be it over.
+    pub(crate) fn last_epoch(&self, shard: ShardId) -> Option<Epoch> {
+        self.common.lock().was_led.get(&shard).copied()
+    }
+
     pub(crate) fn opened(&self, shard: ShardId, epoch: Epoch, now_ms: u64) -> Acts {
         self.change(|common| {
             common.complete.retain(|(of, _)| *of != shard);
             common.led.insert(shard, epoch);
+            common.was_led.insert(shard, epoch);
         });
         self.each(now_ms, |pool| pool.opened(shard, epoch))
     }
@@ -80,7 +88,23 @@ impl Tenants {
         (acts, waited)
     }
 
+    /// The node vouches for no other shards any more.
+    pub(crate) fn only_complete(&self, edge: NodeId, shards: &[ShardId], now_ms: u64) {
+        let stays = |(shard, node): &(ShardId, NodeId)| *node != edge || shards.contains(shard);
+        if self.common.lock().complete.iter().all(stays) {
+            return;
+        }
+        self.change(|common| common.complete.retain(stays));
+        self.each(now_ms, |pool| {
+            pool.only_complete(edge, shards);
+            Vec::new()
+        });
+    }
+
     pub(crate) fn completed(&self, shard: ShardId, edge: NodeId, now_ms: u64) -> Acts {
+        if self.common.lock().complete.contains(&(shard, edge)) {
+            return Acts::new();
+        }
         self.change(|common| {
             common.complete.insert((shard, edge));
         });

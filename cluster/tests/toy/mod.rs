@@ -250,6 +250,7 @@ impl Toy {
         let token: [u8; 16] = claim.token.as_slice().try_into().expect("a token");
         let lease = Lease { worker: claim.worker.clone(), token };
         let claimed = match self.attempts.get_mut(&attempt) {
+            Some(held) if held.lease.is_none() && claim.held => false,
             Some(held) if held.lease.is_none() => {
                 held.lease = Some(lease);
                 true

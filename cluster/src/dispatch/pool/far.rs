@@ -1,6 +1,6 @@
 //! Workers that are connected to other nodes, as their owners hear of them.
 
-use super::{Action, Far, GuestHeld, Leased, Parcel, Pool, Seat, Standing, Stop, Worker};
+use super::{Action, Delivery, Far, GuestHeld, Leased, Parcel, Pool, Seat, Standing, Stop, Worker};
 use grain_contract::QueueName;
 use shard::{NodeId, ShardId};
 use std::sync::Arc;
@@ -45,21 +45,26 @@ impl Pool {
                 Seat::Here(_) | Seat::Far(_) => return Vec::new(),
             }
         }
-        // A session of this worker here, if there is one, ends with its sender.
-        worker.session = told.session;
-        worker.seat = Seat::Away;
-        if !told.gone {
+        self.supersede(&id, told.session);
+        if let Some(worker) = self.workers.get_mut(&id).filter(|_| !told.gone) {
             worker.queues = told.queues.unwrap_or_default();
             worker.seat = Seat::Far(Far { edge, room: told.room, stamp: told.stamp, sent: 0 });
-        }
-        self.guests_left(&id);
-        for leased in self.leases.values_mut().filter(|leased| leased.lease.worker == *id) {
-            leased.has_place = false;
         }
         let mut actions = self.settle(&id);
         actions.extend(self.has_room_again(&id));
         self.news = true;
         actions
+    }
+
+    /// A session of this worker elsewhere was heard of; where, will be told. One here ends with its sender.
+    fn supersede(&mut self, id: &Arc<str>, session: u64) {
+        let worker = self.workers.entry(id.clone()).or_insert_with(Worker::unknown);
+        worker.session = session;
+        worker.seat = Seat::Away;
+        self.guests_left(id);
+        for leased in self.leases.values_mut().filter(|leased| leased.lease.worker == **id) {
+            leased.has_place = false;
+        }
     }
 
     /// An edge tells that a worker holds an attempt of ours. `true`: it does not, the lease is lost.
@@ -68,27 +73,35 @@ impl Pool {
             return (Vec::new(), false);
         }
         let GuestHeld { grain, attempt, lease, session, age_ms } = told;
-        let deadline_ms = self.now_ms + self.lease_ms.saturating_sub(age_ms);
-        match self.leases.get_mut(&attempt) {
-            Some(leased) if leased.lease == lease && leased.standing != Standing::Expiring => {
-                leased.session = leased.session.max(session);
-                if leased.standing == Standing::Interrupted {
-                    let reason = "it is not wanted any more".to_owned();
-                    let stop = Stop { tenant: grain.tenant, attempt, token: lease.token, reason, lost: false };
-                    return (vec![Action::Send { edge, parcel: Parcel::Stop(stop) }], false);
-                }
-                leased.deadline_ms = leased.deadline_ms.max(deadline_ms);
-                (Vec::new(), false)
-            }
-            Some(_) => (Vec::new(), true),
-            None => {
-                let action = Action::Verify { grain: grain.clone(), attempt, lease: lease.clone() };
-                let (standing, has_place, under_way) = (Standing::Verifying, false, false);
-                let leased = Leased { grain, shard, lease, deadline_ms, standing, has_place, session, under_way };
-                self.leases.insert(attempt, leased);
-                (vec![action], false)
-            }
+        let id: Arc<str> = Arc::from(lease.worker.as_str());
+        if self.workers.get(&id).is_none_or(|worker| worker.session < session) {
+            self.supersede(&id, session);
         }
+        let deadline_ms = self.now_ms + self.lease_ms.saturating_sub(age_ms);
+        let key = (attempt, lease.token);
+        if let Some(leased) = self.leases.get_mut(key).filter(|leased| leased.standing != Standing::Expiring) {
+            leased.session = leased.session.max(session);
+            if leased.standing == Standing::Interrupted {
+                let reason = "it is not wanted any more".to_owned();
+                let stop = Stop { tenant: grain.tenant, attempt, token: lease.token, reason, lost: false };
+                return (vec![Action::Send { edge, parcel: Parcel::Stop(stop) }], false);
+            }
+            leased.deadline_ms = leased.deadline_ms.max(deadline_ms);
+            return (Vec::new(), false);
+        }
+        if self.is_lost(key) {
+            return (Vec::new(), true);
+        }
+        let (worker, verify) = (lease.worker.clone(), (grain.clone(), lease.clone()));
+        let (standing, has_place, delivery) = (Standing::Verifying, false, Delivery::Over);
+        let leased = Leased { grain, shard, lease, deadline_ms, standing, has_place, session, delivery };
+        self.leases.put(attempt, leased);
+        // A later session of the worker may be known, which does not hold it.
+        let mut actions = self.settle(&worker);
+        if actions.is_empty() {
+            actions.push(Action::Verify { grain: verify.0, attempt, lease: verify.1 });
+        }
+        (actions, false)
     }
 
     /// The node has told all that its workers hold of a shard led here, takes no assignment of an earlier epoch any more, and
@@ -101,6 +114,11 @@ impl Pool {
         let there = self.workers.iter().filter(|(_, worker)| worker.edge() == Some(edge)).map(|(id, _)| id.clone());
         let there: Vec<Arc<str>> = there.collect();
         there.iter().flat_map(|id| self.settle(id)).collect()
+    }
+
+    /// The node vouches for no other shards any more: it knows of another owner of those.
+    pub(crate) fn only_complete(&mut self, edge: NodeId, shards: &[ShardId]) {
+        self.complete.retain(|(shard, node)| *node != edge || shards.contains(shard));
     }
 
     /// Nothing is known of this node any more. The leases of its workers run on; it, or whoever they turn to, will tell.

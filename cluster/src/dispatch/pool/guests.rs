@@ -3,7 +3,8 @@
 //! They take places like any other. Their lease clock is at their owner: it is told who holds what when it begins to lead, when
 //! a worker comes back with something, and when a worker has renewed. Here only a worker's silence ends one.
 
-use super::{Action, Guest, Leased, Listed, Pool, Seat, Standing, Stop, Work, Worker};
+use super::claims::Key;
+use super::{Action, Delivery, Guest, Leased, Listed, Pool, Seat, Standing, Stop, Work, Worker};
 use crate::ToWorker;
 use grain_contract::{GrainId, Lease};
 use shard::{NodeId, ShardId};
@@ -43,7 +44,7 @@ impl Pool {
         if self.led.contains_key(&work.shard) {
             return false;
         }
-        if self.guests.get(&attempt).is_some_and(|guest| guest.lease == work.lease && guest.session == work.session) {
+        if self.guests.get((attempt, work.lease.token)).is_some() {
             return true;
         }
         let Some(worker) = self.workers.get_mut(id).filter(|worker| worker.session == work.session) else {
@@ -64,36 +65,29 @@ impl Pool {
             return false;
         }
         here.placed += 1;
-        // An earlier lease of the same attempt is over if there is a later one; its place is this one's.
-        let before = self.guests.insert(
-            attempt,
-            Guest {
-                grain: work.grain.clone(),
-                shard: work.shard,
-                lease: work.lease.clone(),
-                renewed_ms: self.now_ms,
-                has_place: true,
-                session,
-            },
-        );
-        if let Some(before) = before.filter(|before| before.has_place)
-            && let Some(here) = self.workers.get_mut(before.lease.worker.as_str()).and_then(Worker::here_mut)
-        {
-            here.placed = here.placed.saturating_sub(1);
-        }
+        let guest = Guest {
+            grain: work.grain.clone(),
+            shard: work.shard,
+            lease: work.lease.clone(),
+            renewed_ms: self.now_ms,
+            has_place: true,
+            session,
+        };
+        self.guests.put(attempt, guest);
         true
     }
 
     /// The owner wants it stopped.
     pub(crate) fn stop_guest(&mut self, stop: &Stop) -> Vec<Action> {
-        let Some(guest) = self.guests.get(&stop.attempt).filter(|guest| guest.lease.token == stop.token) else {
+        let key = (stop.attempt, stop.token);
+        if self.guests.get(key).is_none() {
             return Vec::new();
-        };
-        self.tell(&guest.lease.worker, stop.attempt, &stop.reason);
+        }
+        self.tell_of_guest(key, &stop.reason);
         if !stop.lost {
             return Vec::new();
         }
-        let worker = self.forget_guest(stop.attempt, &stop.token);
+        let worker = self.forget_guest(key);
         worker.map(|worker| self.has_room_again(&worker)).unwrap_or_default()
     }
 
@@ -101,38 +95,36 @@ impl Pool {
     pub(crate) fn guests_to_tell(&mut self, of: &dyn Fn(ShardId) -> bool, limit: usize) -> (Vec<GuestHeld>, bool) {
         let mut told = Vec::new();
         let mut all = true;
-        for attempt in &self.untold {
-            let Some(guest) = self.guests.get(attempt).filter(|guest| of(guest.shard)) else { continue };
+        for key in &self.untold {
+            let Some(guest) = self.guests.get(*key).filter(|guest| of(guest.shard)) else { continue };
             if told.len() >= limit {
                 all = false;
                 break;
             }
             told.push(GuestHeld {
                 grain: guest.grain.clone(),
-                attempt: *attempt,
+                attempt: key.0,
                 lease: guest.lease.clone(),
                 session: guest.session,
                 age_ms: self.now_ms.saturating_sub(guest.renewed_ms),
             });
         }
         for guest in &told {
-            self.untold.remove(&guest.attempt);
+            self.untold.remove(&(guest.attempt, guest.lease.token));
         }
         (told, all)
     }
 
     /// The telling did not arrive, or not surely.
-    pub(crate) fn tell_again(&mut self, attempts: impl IntoIterator<Item = Uuid>) {
-        for attempt in attempts {
-            if self.guests.contains_key(&attempt) {
-                self.untold.insert(attempt);
-            }
+    pub(crate) fn tell_again(&mut self, key: (Uuid, [u8; 16])) {
+        if self.guests.get(key).is_some() {
+            self.untold.insert(key);
         }
     }
 
     /// Whoever leads these shards is to hear of all of them.
     pub(crate) fn tell_all_again(&mut self, of: &dyn Fn(ShardId) -> bool) {
-        let theirs = self.guests.iter().filter(|(_, guest)| of(guest.shard)).map(|(attempt, _)| *attempt);
+        let theirs = self.guests.keys(|guest| of(guest.shard));
         self.untold.extend(theirs);
         self.news = true;
     }
@@ -149,19 +141,16 @@ impl Pool {
             has_place: true,
             session,
         };
-        self.guests.insert(listed.attempt, guest);
-        self.untold.insert(listed.attempt);
+        self.guests.put(listed.attempt, guest);
+        self.untold.insert((listed.attempt, listed.token));
     }
 
     /// Forgets what this worker held in an earlier session.
     pub(super) fn guests_left(&mut self, id: &str) {
-        self.guests.retain(|attempt, guest| {
-            let stays = guest.lease.worker != id;
-            if !stays {
-                self.untold.remove(attempt);
-            }
-            stays
-        });
+        for key in self.guests.keys(|guest| guest.lease.worker == id) {
+            self.guests.remove(key);
+            self.untold.remove(&key);
+        }
     }
 
     pub(super) fn guest_places(&self, id: &str) -> usize {
@@ -169,26 +158,31 @@ impl Pool {
     }
 
     pub(super) fn renew_guest(&mut self, id: &str, attempt: Uuid) -> bool {
-        let Some(guest) = self.guests.get_mut(&attempt).filter(|guest| guest.lease.worker == id) else { return false };
-        guest.renewed_ms = self.now_ms;
-        self.untold.insert(attempt);
+        let now_ms = self.now_ms;
+        let Some(guest) = self.guests.of_worker(attempt, id) else { return false };
+        guest.renewed_ms = now_ms;
+        let key = (attempt, guest.lease.token);
+        self.untold.insert(key);
         true
     }
 
     pub(super) fn free_guest_place(&mut self, id: &str, attempt: Uuid) -> Vec<Action> {
-        let guest = self.guests.get_mut(&attempt).filter(|guest| guest.lease.worker == id && guest.has_place);
-        let Some(guest) = guest else { return Vec::new() };
+        let Some(guest) = self.guests.of_worker(attempt, id).filter(|guest| guest.has_place) else { return Vec::new() };
         guest.has_place = false;
         self.place_freed(id)
     }
 
+    pub(super) fn release_guest(&mut self, id: &str, attempt: Uuid) -> Vec<Action> {
+        let Some(guest) = self.guests.of_worker(attempt, id) else { return Vec::new() };
+        let key = (attempt, guest.lease.token);
+        let worker = self.forget_guest(key);
+        worker.map(|worker| self.has_room_again(&worker)).unwrap_or_default()
+    }
+
     /// Removes it and frees its place, which nobody is offered yet; gives back its worker.
-    pub(super) fn forget_guest(&mut self, attempt: Uuid, token: &[u8; 16]) -> Option<String> {
-        if self.guests.get(&attempt).is_none_or(|guest| guest.lease.token != *token) {
-            return None;
-        }
-        let guest = self.guests.remove(&attempt)?;
-        self.untold.remove(&attempt);
+    pub(super) fn forget_guest(&mut self, key: Key) -> Option<String> {
+        let guest = self.guests.remove(key)?;
+        self.untold.remove(&key);
         if guest.has_place
             && let Some(here) = self.workers.get_mut(guest.lease.worker.as_str()).and_then(Worker::here_mut)
         {
@@ -197,14 +191,22 @@ impl Pool {
         Some(guest.lease.worker)
     }
 
+    /// Says something to its worker, unless that has a newer lease of the same attempt: it knows attempts by their ids only.
+    fn tell_of_guest(&self, key: Key, reason: &str) {
+        let Some(guest) = self.guests.get(key) else { return };
+        let same = self.guests.all_of(key.0).iter().filter(|other| other.lease.worker == guest.lease.worker);
+        if same.into_iter().all(|other| other.session <= guest.session) {
+            self.tell(&guest.lease.worker, key.0, reason);
+        }
+    }
+
     /// Their workers did not renew for a lease's time: the owner's clock says the same.
     pub(super) fn end_silent_guests(&mut self) -> Vec<Action> {
-        let silent = self.guests.iter().filter(|(_, guest)| guest.renewed_ms + self.lease_ms <= self.now_ms);
-        let silent: Vec<(Uuid, [u8; 16])> = silent.map(|(attempt, guest)| (*attempt, guest.lease.token)).collect();
+        let silent = self.guests.keys(|guest| guest.renewed_ms + self.lease_ms <= self.now_ms);
         let mut actions = Vec::new();
-        for (attempt, token) in silent {
-            if let Some(worker) = self.forget_guest(attempt, &token) {
-                self.tell(&worker, attempt, "the lease was not renewed in time");
+        for key in silent {
+            self.tell_of_guest(key, "the lease was not renewed in time");
+            if let Some(worker) = self.forget_guest(key) {
                 actions.extend(self.has_room_again(&worker));
             }
         }
@@ -213,42 +215,38 @@ impl Pool {
 
     /// The shard is led here now: its guests are ours, once their grains have said so.
     pub(super) fn take_in(&mut self, shard: ShardId) -> Vec<Action> {
-        let theirs: Vec<Uuid> =
-            self.guests.iter().filter(|(_, guest)| guest.shard == shard).map(|(attempt, _)| *attempt).collect();
         let mut actions = Vec::new();
-        for attempt in theirs {
-            let Some(guest) = self.guests.remove(&attempt) else { continue };
-            self.untold.remove(&attempt);
+        for key in self.guests.keys(|guest| guest.shard == shard) {
+            let Some(guest) = self.guests.remove(key) else { continue };
+            self.untold.remove(&key);
             let Guest { grain, shard, lease, renewed_ms, has_place, session } = guest;
-            actions.push(Action::Verify { grain: grain.clone(), attempt, lease: lease.clone() });
+            actions.push(Action::Verify { grain: grain.clone(), attempt: key.0, lease: lease.clone() });
             let deadline_ms = renewed_ms + self.lease_ms;
-            let standing = Standing::Verifying;
-            let leased = Leased { grain, shard, lease, deadline_ms, standing, has_place, session, under_way: false };
-            self.leases.insert(attempt, leased);
+            let (standing, delivery) = (Standing::Verifying, Delivery::Over);
+            let leased = Leased { grain, shard, lease, deadline_ms, standing, has_place, session, delivery };
+            self.leases.put(key.0, leased);
         }
         actions
     }
 
     /// The shard is led elsewhere now: what our workers hold of it are guests from here on, the rest is the new owner's.
     pub(super) fn hand_over(&mut self, shard: ShardId) -> Vec<Action> {
-        let ours: Vec<Uuid> =
-            self.leases.iter().filter(|(_, leased)| leased.shard == shard).map(|(attempt, _)| *attempt).collect();
         let mut actions = Vec::new();
-        for attempt in ours {
-            let Some(leased) = self.leases.get(&attempt) else { continue };
+        for key in self.leases.keys(|leased| leased.shard == shard) {
+            let Some(leased) = self.leases.get(key) else { continue };
             let worker = self.workers.get(leased.lease.worker.as_str());
             let is_with_it = worker.is_some_and(|worker| {
                 matches!(worker.seat, Seat::Here(_)) && worker.session == leased.session && leased.session > 0
             });
             if !is_with_it || leased.standing == Standing::Expiring {
-                actions.extend(self.forget(attempt));
+                actions.extend(self.forget(key));
                 continue;
             }
-            let Some(leased) = self.leases.remove(&attempt) else { continue };
+            let Some(leased) = self.leases.remove(key) else { continue };
             let renewed_ms = leased.deadline_ms.saturating_sub(self.lease_ms);
             let Leased { grain, shard, lease, has_place, session, .. } = leased;
-            self.guests.insert(attempt, Guest { grain, shard, lease, renewed_ms, has_place, session });
-            self.untold.insert(attempt);
+            self.guests.put(key.0, Guest { grain, shard, lease, renewed_ms, has_place, session });
+            self.untold.insert(key);
         }
         self.news = true;
         actions

@@ -1,6 +1,8 @@
 //! The leases of attempts that are owned here, wherever their workers are, and their clock.
 
-use super::{Action, Claimed, Leased, Parcel, Pool, Seat, Standing, Stop, Work};
+use super::claims::Key;
+use super::places::session_of;
+use super::{Action, Claimed, Delivery, Leased, Parcel, Pool, Seat, Standing, Stop, Work};
 use crate::ToWorker;
 use grain_contract::{GrainId, Lease};
 use shard::{NodeId, ShardId};
@@ -26,18 +28,15 @@ impl Pool {
         if self.claiming.contains_key(&attempt) || !self.led.contains_key(&shard) {
             return Vec::new();
         }
-        match self.leases.get_mut(&attempt) {
-            Some(leased) if leased.lease == lease => {
-                if leased.standing == Standing::Verifying {
-                    leased.standing = Standing::Held;
-                }
-                return Vec::new();
+        if let Some(leased) = self.leases.get_mut((attempt, lease.token)) {
+            if leased.standing == Standing::Verifying {
+                leased.standing = Standing::Held;
             }
-            _ => {}
+            return Vec::new();
         }
-        let mut actions = self.forget(attempt);
+        let mut actions = Vec::new();
         // Who is connected has told all it holds, and what it got since then is known here.
-        let never_started = self.tells_all(&lease.worker, shard);
+        let never_started = self.tells_all(&lease, shard);
         let standing = if never_started { Standing::Expiring } else { Standing::Held };
         if never_started {
             let lease = lease.clone();
@@ -51,28 +50,27 @@ impl Pool {
             standing,
             has_place: false,
             session: 0,
-            under_way: false,
+            delivery: Delivery::Over,
         };
-        self.leases.insert(attempt, leased);
+        self.leases.put(attempt, leased);
         actions
     }
 
     /// The grain has answered whether a worker holds what it says.
     pub(crate) fn verified(&mut self, attempt: Uuid, lease: &Lease, answer: Claimed) -> Vec<Action> {
-        match self.leases.get_mut(&attempt) {
-            Some(leased) if leased.lease == *lease && leased.standing == Standing::Verifying => match answer {
-                Claimed::Yes => {
-                    leased.standing = Standing::Held;
-                    Vec::new()
-                }
-                Claimed::No => {
-                    let mut actions = self.stop(attempt, "the lease is lost", true).unwrap_or_default();
-                    actions.extend(self.forget(attempt));
-                    actions
-                }
-                Claimed::Gone => Vec::new(),
-            },
-            _ => Vec::new(),
+        let key = (attempt, lease.token);
+        let asked = self.leases.get_mut(key).filter(|leased| leased.standing == Standing::Verifying);
+        match (asked, answer) {
+            (Some(leased), Claimed::Yes) => {
+                leased.standing = Standing::Held;
+                Vec::new()
+            }
+            (Some(_), Claimed::No) => {
+                let mut actions = self.stop(key, "the lease is lost", true).unwrap_or_default();
+                actions.extend(self.forget(key));
+                actions
+            }
+            (Some(_), Claimed::Gone) | (None, _) => Vec::new(),
         }
     }
 
@@ -93,9 +91,13 @@ impl Pool {
         }
         let attempt = work.item.attempt;
         let mut actions = Vec::new();
-        match self.leases.get_mut(&attempt).filter(|leased| leased.lease == work.lease && leased.under_way) {
+        let same_epoch = self.leads((work.shard, work.epoch));
+        match self.leases.get_mut((attempt, work.lease.token)) {
             Some(leased) => {
-                leased.under_way = false;
+                leased.delivery = match answer {
+                    Delivered::Unknown => Delivery::Doubtful,
+                    _ => Delivery::Over,
+                };
                 let never = matches!(answer, Delivered::Refused { .. } | Delivered::NotSent);
                 if matches!(answer, Delivered::Placed { .. }) {
                     leased.session = leased.session.max(work.session);
@@ -108,7 +110,8 @@ impl Pool {
                 // The worker may have been heard of in a later session, which had to wait for this answer.
                 actions.extend(self.settle(worker));
             }
-            None if matches!(answer, Delivered::Placed { .. }) => {
+            // In a later epoch it may be that its grain just was not asked yet.
+            None if matches!(answer, Delivered::Placed { .. }) && same_epoch => {
                 let reason = "the lease was lost on the way".to_owned();
                 let (tenant, token) = (work.grain.tenant.clone(), work.lease.token);
                 let stop = Stop { tenant, attempt, token, reason, lost: true };
@@ -122,29 +125,23 @@ impl Pool {
 
     /// The grain knows that the lease is over.
     pub(crate) fn expiry_told(&mut self, attempt: Uuid, lease: &Lease) -> Vec<Action> {
-        match self.leases.get(&attempt) {
-            Some(leased) if leased.lease == *lease && leased.standing == Standing::Expiring => self.forget(attempt),
-            _ => Vec::new(),
-        }
+        let key = (attempt, lease.token);
+        let is_over = self.leases.get(key).is_some_and(|leased| leased.standing == Standing::Expiring);
+        if is_over { self.forget(key) } else { Vec::new() }
     }
 
     /// Ends what was not renewed in time.
     pub(crate) fn tick(&mut self) -> Vec<Action> {
         let over = |leased: &Leased| leased.deadline_ms <= self.now_ms && leased.standing != Standing::Expiring;
-        let over: Vec<Uuid> = self.leases.iter().filter(|(_, leased)| over(leased)).map(|(id, _)| *id).collect();
+        let over = self.leases.keys(over);
         let mut actions = Vec::new();
-        for attempt in over {
-            if self.leases.get(&attempt).is_some_and(|leased| leased.standing == Standing::Interrupted) {
-                actions.extend(self.forget(attempt));
+        for key in over {
+            if self.leases.get(key).is_some_and(|leased| leased.standing == Standing::Interrupted) {
+                actions.extend(self.forget(key));
                 continue;
             }
-            actions.extend(self.stop(attempt, "the lease was not renewed in time", true).unwrap_or_default());
-            actions.extend(self.free_place(attempt));
-            if let Some(leased) = self.leases.get_mut(&attempt) {
-                leased.standing = Standing::Expiring;
-                let (grain, lease) = (leased.grain.clone(), leased.lease.clone());
-                actions.push(Action::Expired { grain, attempt, lease, never_started: false });
-            }
+            actions.extend(self.stop(key, "the lease was not renewed in time", true).unwrap_or_default());
+            actions.extend(self.end(key, false));
         }
         actions.extend(self.end_silent_guests());
         actions.extend(self.end_promises());
@@ -167,9 +164,11 @@ impl Pool {
 
     // ---- inside ----
 
-    /// Whether the worker is connected, and what it does not say it holds of the shard it cannot hold.
-    pub(super) fn tells_all(&self, worker: &str, shard: ShardId) -> bool {
-        self.workers.get(worker).is_some_and(|worker| match &worker.seat {
+    /// Whether the worker of this lease has a session that would know of it: if it does not say it holds it, it cannot.
+    pub(super) fn tells_all(&self, lease: &Lease, shard: ShardId) -> bool {
+        let worker = self.workers.get(lease.worker.as_str());
+        worker.is_some_and(|worker| match &worker.seat {
+            _ if worker.session < session_of(&lease.token) => false,
             Seat::Here(here) => here.sender.is_some(),
             Seat::Far(far) => self.complete.contains(&(shard, far.edge)),
             Seat::Away => false,
@@ -180,45 +179,65 @@ impl Pool {
     pub(super) fn settle(&mut self, id: &str) -> Vec<Action> {
         let Some(session) = self.workers.get(id).map(|worker| worker.session) else { return Vec::new() };
         let leases = self.leases.iter().filter(|(_, leased)| leased.lease.worker == id);
-        let astray = leases.filter(|(_, leased)| leased.session != session && !leased.under_way);
-        let astray: Vec<Uuid> =
-            astray.filter(|(_, leased)| self.tells_all(id, leased.shard)).map(|(attempt, _)| *attempt).collect();
+        let astray = leases.filter(|(_, leased)| match leased.delivery {
+            Delivery::Over => leased.session < session,
+            Delivery::UnderWay => false,
+            Delivery::Doubtful => leased.session < session && session != session_of(&leased.lease.token),
+        });
+        let astray = astray.filter(|(_, leased)| self.tells_all(&leased.lease, leased.shard));
+        let astray: Vec<Key> = astray.map(|(attempt, leased)| (attempt, leased.lease.token)).collect();
         let mut actions = Vec::new();
-        for attempt in astray {
-            let Some(leased) = self.leases.get_mut(&attempt) else { continue };
-            match leased.standing {
-                Standing::Held | Standing::Verifying => {
-                    leased.standing = Standing::Expiring;
-                    let (grain, lease) = (leased.grain.clone(), leased.lease.clone());
-                    actions.push(Action::Expired { grain, attempt, lease, never_started: true });
-                    actions.extend(self.free_place(attempt));
-                }
-                Standing::Interrupted => actions.extend(self.forget(attempt)),
-                Standing::Expiring => actions.extend(self.free_place(attempt)),
+        for key in astray {
+            match self.leases.get(key).map(|leased| leased.standing) {
+                Some(Standing::Held | Standing::Verifying) => actions.extend(self.end(key, true)),
+                Some(Standing::Interrupted) => actions.extend(self.forget(key)),
+                Some(Standing::Expiring) => actions.extend(self.free_place(key)),
+                None => {}
             }
         }
         actions
     }
 
-    pub(super) fn free_place(&mut self, attempt: Uuid) -> Vec<Action> {
-        let Some(leased) = self.leases.get_mut(&attempt).filter(|leased| leased.has_place) else { return Vec::new() };
+    /// The lease is over, and the grain has to hear it.
+    pub(super) fn end(&mut self, key: Key, never_started: bool) -> Vec<Action> {
+        let Some(leased) = self.leases.get_mut(key) else { return Vec::new() };
+        leased.standing = Standing::Expiring;
+        let (grain, lease) = (leased.grain.clone(), leased.lease.clone());
+        let mut actions = vec![Action::Expired { grain, attempt: key.0, lease, never_started }];
+        actions.extend(self.free_place(key));
+        actions
+    }
+
+    pub(super) fn free_place(&mut self, key: Key) -> Vec<Action> {
+        let Some(leased) = self.leases.get_mut(key).filter(|leased| leased.has_place) else { return Vec::new() };
         leased.has_place = false;
         let id = leased.lease.worker.clone();
         self.place_freed(&id)
     }
 
     /// Removes the lease, if there is one.
-    pub(super) fn forget(&mut self, attempt: Uuid) -> Vec<Action> {
-        let actions = self.free_place(attempt);
-        self.leases.remove(&attempt);
+    pub(super) fn forget(&mut self, key: Key) -> Vec<Action> {
+        let actions = self.free_place(key);
+        self.leases.remove(key);
         actions
     }
 
+    /// Whatever was known of who has it.
+    pub(super) fn forget_all(&mut self, attempt: Uuid) -> Vec<Action> {
+        self.leases.keys_of(attempt).into_iter().flat_map(|key| self.forget(key)).collect()
+    }
+
     /// Tells the worker that holds it, wherever it is; `None` if it cannot be told.
-    pub(super) fn stop(&self, attempt: Uuid, reason: &str, lost: bool) -> Option<Vec<Action>> {
-        let leased = self.leases.get(&attempt)?;
+    pub(super) fn stop(&self, key: Key, reason: &str, lost: bool) -> Option<Vec<Action>> {
+        let leased = self.leases.get(key)?;
+        let attempt = key.0;
         match &self.workers.get(leased.lease.worker.as_str())?.seat {
             Seat::Here(here) => {
+                // A worker knows an attempt by its id only: it must not take a word about an old lease for one about a newer.
+                let same = self.leases.all_of(attempt).iter().filter(|other| other.lease.worker == leased.lease.worker);
+                if same.into_iter().any(|other| other.session > leased.session) {
+                    return Some(Vec::new());
+                }
                 let interrupt = ToWorker::Interrupt { attempt, reason: reason.to_owned() };
                 here.sender.as_ref()?.send(interrupt).ok().map(|()| Vec::new())
             }

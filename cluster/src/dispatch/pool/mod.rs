@@ -18,6 +18,7 @@
 //! says it of a worker at another node only after that node has told all that its workers hold of the shard, has promised to
 //! take no assignment of an earlier epoch, and nothing is on its way (see [`Pool::completed`]).
 
+mod claims;
 mod far;
 mod guests;
 mod leases;
@@ -35,6 +36,7 @@ pub(crate) use sessions::Listed;
 pub(crate) use sharing::RoomTold;
 
 use super::ToWorker;
+use claims::{Claims, Key};
 use grain_contract::{Epoch, GrainId, Lease, QueueName, TenantId, WorkItem};
 use places::Queue;
 use shard::{NodeId, ShardId};
@@ -139,8 +141,18 @@ struct Leased {
     has_place: bool,
     /// The session of its worker that has it; 0 = none that is known.
     session: u64,
-    /// Sent to the worker's node, and no answer yet.
-    under_way: bool,
+    delivery: Delivery,
+}
+
+/// What is known of an attempt that was sent to the worker's node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Delivery {
+    /// Nothing is on the way: `session` says where it is.
+    Over,
+    /// No answer yet.
+    UnderWay,
+    /// There will be no answer. As long as the session in force is the one it was sent to, the worker may have it.
+    Doubtful,
 }
 
 /// An attempt of a shard that is led elsewhere, at a worker that is connected here.
@@ -204,10 +216,10 @@ pub(crate) struct Pool {
     workers: HashMap<Arc<str>, Worker>,
     waiting: HashMap<Uuid, QueueName>,
     claiming: HashMap<Uuid, Claiming>,
-    leases: HashMap<Uuid, Leased>,
-    guests: HashMap<Uuid, Guest>,
+    leases: Claims<Leased>,
+    guests: Claims<Guest>,
     /// Guests that their owner has yet to hear of, or to hear that they were renewed.
-    untold: HashSet<Uuid>,
+    untold: HashSet<Key>,
     /// Counts looks at room.
     stamp: u64,
     /// Something happened that other nodes should hear at once.
@@ -225,8 +237,8 @@ impl Pool {
             workers: HashMap::new(),
             waiting: HashMap::new(),
             claiming: HashMap::new(),
-            leases: HashMap::new(),
-            guests: HashMap::new(),
+            leases: Claims::default(),
+            guests: Claims::default(),
             untold: HashSet::new(),
             stamp: 0,
             news: false,

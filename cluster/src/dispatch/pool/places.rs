@@ -205,5 +205,21 @@ fn take_place(queue: &mut Queue, workers: &mut HashMap<Arc<str>, Worker>, token:
     if worker.room() > 0 {
         queue.put(&id, &worker.seat);
     }
-    Some(Lease { worker: id.to_string(), token })
+    Some(Lease { worker: id.to_string(), token: token_in(worker.session, token) })
+}
+
+/// A token says in which session of the worker its lease was made; the other half is random. An attempt is handed out in that
+/// session or never.
+///
+/// That is how an owner that takes over can tell whether what it knows of a worker is new enough: a stream that broke without
+/// its node noticing looks like a session in force, and knows nothing of what the worker was given elsewhere since.
+pub(super) fn token_in(session: u64, mut token: [u8; 16]) -> [u8; 16] {
+    token[8..].copy_from_slice(&session.to_be_bytes());
+    token
+}
+
+pub(super) fn session_of(token: &[u8; 16]) -> u64 {
+    let mut session = [0; 8];
+    session.copy_from_slice(&token[8..]);
+    u64::from_be_bytes(session)
 }

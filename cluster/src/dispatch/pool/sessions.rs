@@ -1,6 +1,7 @@
 //! The workers that are connected to this node.
 
-use super::{Action, Here, Leased, Pool, Seat, Standing, Worker};
+use super::claims::Key;
+use super::{Action, Delivery, Here, Leased, Pool, Seat, Standing, Worker};
 use crate::ToWorker;
 use grain_contract::{GrainId, Lease, QueueName};
 use shard::ShardId;
@@ -84,38 +85,45 @@ impl Pool {
     fn held_again(&mut self, id: &str, session: u64, listed: &Listed) -> Vec<Action> {
         let deadline_ms = self.now_ms + self.lease_ms;
         let lease = Lease { worker: id.to_owned(), token: listed.token };
-        match self.leases.get_mut(&listed.attempt) {
-            Some(leased) if leased.lease == lease && leased.standing != Standing::Expiring => {
-                leased.session = session;
-                leased.has_place = true;
-                if leased.standing == Standing::Interrupted {
-                    self.tell(id, listed.attempt, "it is not wanted any more");
-                } else {
-                    leased.deadline_ms = deadline_ms;
-                }
-                Vec::new()
+        let key = (listed.attempt, listed.token);
+        if let Some(leased) = self.leases.get_mut(key).filter(|leased| leased.standing != Standing::Expiring) {
+            leased.session = session;
+            leased.has_place = true;
+            if leased.standing == Standing::Interrupted {
+                self.tell(id, listed.attempt, "it is not wanted any more");
+            } else {
+                leased.deadline_ms = deadline_ms;
             }
-            Some(_) => {
-                self.tell(id, listed.attempt, "the lease is lost");
-                Vec::new()
-            }
-            // Not known here (yet): the grain knows.
-            None => {
-                let grain = listed.grain.clone();
-                let leased = Leased {
-                    grain: grain.clone(),
-                    shard: listed.shard,
-                    lease: lease.clone(),
-                    deadline_ms,
-                    standing: Standing::Verifying,
-                    has_place: true,
-                    session,
-                    under_way: false,
-                };
-                self.leases.insert(listed.attempt, leased);
-                vec![Action::Verify { grain, attempt: listed.attempt, lease }]
-            }
+            return Vec::new();
         }
+        if self.is_lost(key) {
+            self.tell(id, listed.attempt, "the lease is lost");
+            return Vec::new();
+        }
+        // Not known here (yet): the grain knows.
+        let grain = listed.grain.clone();
+        let leased = Leased {
+            grain: grain.clone(),
+            shard: listed.shard,
+            lease: lease.clone(),
+            deadline_ms,
+            standing: Standing::Verifying,
+            has_place: true,
+            session,
+            delivery: Delivery::Over,
+        };
+        self.leases.put(listed.attempt, leased);
+        vec![Action::Verify { grain, attempt: listed.attempt, lease }]
+    }
+
+    /// Whether the attempt is known to be leased otherwise, or not any more, so that the grain need not be asked.
+    pub(super) fn is_lost(&self, (attempt, token): Key) -> bool {
+        let known = self.leases.all_of(attempt);
+        known.iter().any(|leased| match leased.standing {
+            Standing::Expiring => leased.lease.token == token,
+            Standing::Held | Standing::Interrupted => leased.lease.token != token,
+            Standing::Verifying => false,
+        })
     }
 
     /// The session is over; what it had not read of its assignments never left this process.
@@ -132,16 +140,14 @@ impl Pool {
         for message in unread {
             let ToWorker::Assign { grain, item, lease } = message else { continue };
             let attempt = item.attempt;
-            let never_started = match self.leases.get_mut(&attempt) {
-                Some(leased) if leased.lease == lease && leased.standing == Standing::Held => {
-                    leased.standing = Standing::Expiring;
-                    true
+            let key = (attempt, lease.token);
+            match self.leases.get(key).map(|leased| leased.standing) {
+                Some(Standing::Held) => actions.extend(self.end(key, true)),
+                Some(_) => {}
+                None if self.forget_guest(key).is_some() => {
+                    actions.push(Action::Expired { grain, attempt, lease, never_started: true });
                 }
-                Some(_) => false,
-                None => self.forget_guest(attempt, &lease.token).is_some(),
-            };
-            if never_started {
-                actions.push(Action::Expired { grain, attempt, lease, never_started });
+                None => {}
             }
         }
         actions
@@ -151,8 +157,8 @@ impl Pool {
     pub(crate) fn renew(&mut self, id: &str, attempts: &[Uuid]) -> Vec<Uuid> {
         let mut lost = Vec::new();
         for attempt in attempts {
-            let is_its_own = match self.leases.get_mut(attempt) {
-                Some(leased) if leased.lease.worker == id && leased.standing != Standing::Expiring => {
+            let is_its_own = match self.leases.of_worker(*attempt, id) {
+                Some(leased) if leased.standing != Standing::Expiring => {
                     if leased.standing != Standing::Interrupted {
                         leased.deadline_ms = self.now_ms + self.lease_ms;
                     }
@@ -170,26 +176,23 @@ impl Pool {
 
     /// The worker is done with it; the lease stays.
     pub(crate) fn finished(&mut self, id: &str, attempt: Uuid) -> Vec<Action> {
-        match self.leases.get(&attempt) {
-            Some(leased) if leased.lease.worker == id => self.free_place(attempt),
-            Some(_) => Vec::new(),
+        match self.leases.of_worker(attempt, id) {
+            Some(leased) => {
+                let key = (attempt, leased.lease.token);
+                self.free_place(key)
+            }
             None => self.free_guest_place(id, attempt),
         }
     }
 
     /// The lease is over by report.
     pub(crate) fn release(&mut self, id: &str, attempt: Uuid) -> Vec<Action> {
-        match self.leases.get(&attempt) {
-            Some(leased) if leased.lease.worker == id => self.forget(attempt),
-            Some(_) => Vec::new(),
-            None => {
-                let actions = self.free_guest_place(id, attempt);
-                if self.guests.get(&attempt).is_some_and(|guest| guest.lease.worker == id) {
-                    self.guests.remove(&attempt);
-                    self.untold.remove(&attempt);
-                }
-                actions
+        match self.leases.of_worker(attempt, id) {
+            Some(leased) => {
+                let key = (attempt, leased.lease.token);
+                self.forget(key)
             }
+            None => self.release_guest(id, attempt),
         }
     }
 

@@ -17,7 +17,11 @@ const PROMISE_MS: u64 = 1_000;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RoomTold {
     pub(crate) session: u64,
-    pub(crate) room: u32,
+    /// `None`: something was told, and whether that arrived is not known.
+    pub(crate) room: Option<u32>,
+    pub(crate) stamp: u64,
+    /// Whether the session itself is known to have arrived, with its queues. If not, it may have, so its end is told too.
+    pub(crate) arrived: bool,
 }
 
 impl Pool {
@@ -101,14 +105,12 @@ impl Pool {
         let stamp = self.stamp;
         let mut changes = Vec::new();
         for (id, worker) in self.workers.iter().filter(|(_, worker)| worker.here().is_some()) {
-            let now = RoomTold { session: worker.session, room: self.room_for(id, owner, owners) };
-            let before = told.get(id);
-            if before == Some(&now) {
+            let (session, room) = (worker.session, self.room_for(id, owner, owners));
+            let before = told.get(id).filter(|before| before.session == session);
+            if before.is_some_and(|before| before.room == Some(room)) {
                 continue;
             }
-            let is_known = before.is_some_and(|before| before.session == now.session);
-            let queues = (!is_known).then(|| worker.queues.clone());
-            let RoomTold { session, room } = now;
+            let queues = before.is_none_or(|before| !before.arrived).then(|| worker.queues.clone());
             changes.push(FarSession { worker: id.to_string(), session, gone: false, queues, room, stamp });
         }
         for change in &changes {

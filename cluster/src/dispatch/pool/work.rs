@@ -1,6 +1,7 @@
 //! Work on its way to a worker: offered, waiting, claimed, withdrawn.
 
-use super::{Action, Claimed, Leased, Parcel, Pool, Seat, Standing, Waiting, Work};
+use super::places::session_of;
+use super::{Action, Claimed, Delivery, Leased, Parcel, Pool, Seat, Standing, Waiting, Work};
 use crate::ToWorker;
 use grain_contract::{Epoch, GrainId, Lease, WorkItem};
 use shard::ShardId;
@@ -16,14 +17,14 @@ impl Pool {
         lease: Lease,
         place: bool,
     ) -> Vec<Action> {
-        let known = self.leases.get(&item.attempt);
+        let known = self.leases.get((item.attempt, lease.token));
         let sent_already = known.is_some_and(|l| l.lease == lease && l.standing == Standing::Held);
         // Sent already: the turn that answered the claim offered it too. Not led any more: the next owner finds the lease in
         // the rows, and no worker that has it.
         if sent_already || !self.leads((shard, epoch)) {
             return if place { self.give_back(&lease.worker) } else { Vec::new() };
         }
-        let mut actions = self.forget(item.attempt);
+        let mut actions = self.forget_all(item.attempt);
         let attempt = item.attempt;
         let mut leased = Leased {
             grain: grain.clone(),
@@ -33,13 +34,16 @@ impl Pool {
             standing: Standing::Held,
             has_place: false,
             session: 0,
-            under_way: false,
+            delivery: Delivery::Over,
         };
         if let Some(worker) = self.workers.get_mut(lease.worker.as_str()) {
             if place {
                 worker.taken = worker.taken.saturating_sub(1);
             }
+            // In a later session than the lease was made in, it is not handed out: see `token_in`.
+            let is_same_session = worker.session == session_of(&lease.token);
             match &mut worker.seat {
+                _ if !is_same_session => {}
                 Seat::Here(here) => {
                     let assignment = ToWorker::Assign { grain: grain.clone(), item, lease: lease.clone() };
                     let sent = here.sender.as_ref().is_some_and(|sender| sender.send(assignment).is_ok());
@@ -49,7 +53,7 @@ impl Pool {
                 }
                 Seat::Far(far) => {
                     far.sent += 1;
-                    leased.under_way = true;
+                    leased.delivery = Delivery::UnderWay;
                     let (grain, lease, session) = (grain.clone(), lease.clone(), worker.session);
                     let work = Work { grain, shard, epoch, item, lease, session };
                     actions.push(Action::Send { edge: far.edge, parcel: Parcel::Work(work) });
@@ -57,18 +61,18 @@ impl Pool {
                 Seat::Away => {}
             }
         }
-        if leased.session == 0 && !leased.under_way {
-            // The worker went away between the taking and the commit: nothing can have begun.
+        if leased.session == 0 && leased.delivery != Delivery::UnderWay {
+            // The worker went away, or came anew, between the taking and the commit: nothing can have begun.
             leased.standing = Standing::Expiring;
             actions.push(Action::Expired { grain: grain.clone(), attempt, lease, never_started: true });
         }
-        self.leases.insert(attempt, leased);
+        self.leases.put(attempt, leased);
         actions
     }
 
     /// Not leased yet: waits its turn. The caller has counted it and made room.
     pub(crate) fn enqueue(&mut self, waiting: Waiting) -> Vec<Action> {
-        let mut actions = self.forget(waiting.item.attempt);
+        let mut actions = self.forget_all(waiting.item.attempt);
         let (attempt, name) = (waiting.item.attempt, waiting.item.queue.clone());
         self.waiting.insert(attempt, name.clone());
         let queue = self.queues.entry(name.clone()).or_default();
@@ -98,17 +102,20 @@ impl Pool {
             claiming.withdrawn = Some(interrupt);
             return (Vec::new(), None);
         }
-        let told = if interrupt { self.stop(attempt, reason, false) } else { None };
-        let deadline_ms = self.now_ms + self.lease_ms;
-        match (self.leases.get_mut(&attempt), told) {
-            (Some(leased), Some(actions)) => {
-                leased.standing = Standing::Interrupted;
-                leased.deadline_ms = deadline_ms;
-                (actions, None)
+        let mut actions = Vec::new();
+        for key in self.leases.keys_of(attempt) {
+            let told = if interrupt { self.stop(key, reason, false) } else { None };
+            let deadline_ms = self.now_ms + self.lease_ms;
+            match (self.leases.get_mut(key), told) {
+                (Some(leased), Some(told)) => {
+                    leased.standing = Standing::Interrupted;
+                    leased.deadline_ms = deadline_ms;
+                    actions.extend(told);
+                }
+                _ => actions.extend(self.forget(key)),
             }
-            (Some(_), None) => (self.forget(attempt), None),
-            (None, _) => (Vec::new(), None),
         }
+        (actions, None)
     }
 
     /// The grain has answered a claim.

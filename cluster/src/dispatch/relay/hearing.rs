@@ -12,14 +12,15 @@ use shard::{NodeId, ShardId};
 pub(super) struct Heard {
     /// What we call this hearing; 0 = nothing is known of the peer.
     hearing: u64,
-    /// Of its latest process that was heard of.
-    pub(super) life: u64,
+    /// Of its latest process that was heard of, and its name.
+    life: u64,
+    pub(super) process: u64,
     version: u64,
 }
 
 impl Heard {
     pub(super) fn forget(&mut self) {
-        *self = Self { life: self.life, ..Self::default() };
+        *self = Self { life: self.life, process: self.process, ..Self::default() };
     }
 }
 
@@ -36,18 +37,30 @@ impl State {
         let heard = &mut self.peers.entry(from).or_default().heard;
         let mut acts = Acts::new();
         if tell.life > heard.life {
-            *heard = Heard { life: tell.life, ..Heard::default() };
+            *heard = Heard { life: tell.life, process: tell.process, ..Heard::default() };
             acts.extend(tenants.edge_lost(from, now_ms));
         }
-        if heard.hearing == 0 {
+        let is_latest = tell.life == heard.life && tell.process == heard.process;
+        // It begins again, and may not remember what it told before: so that is forgotten here too.
+        let begins_again = is_latest && tell.hearing == 0 && tell.version > heard.version;
+        if begins_again {
+            heard.version = tell.version;
+            acts.extend(tenants.edge_lost(from, now_ms));
+        }
+        if begins_again || heard.hearing == 0 {
             heard.hearing = fresh.max(1);
         }
-        let mut answer = TellAnswer { hearing: heard.hearing, life: heard.life, lost: Vec::new() };
-        if tell.life < heard.life || tell.hearing != heard.hearing || tell.version <= heard.version {
+        // A process whose life is no later than a former one's is to take a later one.
+        let outlive = if tell.process == heard.process { 0 } else { heard.life };
+        let mut answer = TellAnswer { hearing: heard.hearing, outlive, lost: Vec::new() };
+        if !is_latest || tell.hearing != heard.hearing || tell.version <= heard.version {
             return (answer, acts);
         }
         heard.version = tell.version;
         self.hear_leads(from, &tell, tenants, now_ms);
+        let complete = tell.complete.iter().map(led).filter(|(shard, epoch)| tenants.epoch(*shard) == Some(*epoch));
+        let complete: Vec<ShardId> = complete.map(|(shard, _)| shard).collect();
+        tenants.only_complete(from, &complete, now_ms);
         for holding in tell.holdings {
             self.hear_holding(from, holding, tenants, now_ms, &mut answer, &mut acts);
         }
@@ -56,11 +69,8 @@ impl State {
             let actions = tenants.pool(&tenant).lock().at(now_ms).hear_worker(from, far_session(worker));
             acts.extend(actions.into_iter().map(|action| (tenant.clone(), action)));
         }
-        for complete in &tell.complete {
-            let (shard, epoch) = led(complete);
-            if tenants.epoch(shard) == Some(epoch) {
-                acts.extend(tenants.completed(shard, from, now_ms));
-            }
+        for shard in complete {
+            acts.extend(tenants.completed(shard, from, now_ms));
         }
         for want in &tell.wants {
             let tenant = TenantId::new(&want.tenant);

@@ -14,6 +14,7 @@ use shard::NodeId;
 #[derive(Default)]
 pub(super) struct Inbox {
     life: u64,
+    process: u64,
     number: u64,
     answer: AssignAnswer,
 }
@@ -28,21 +29,25 @@ impl State {
         now_ms: u64,
     ) -> (AssignAnswer, Acts) {
         let mut acts = Acts::new();
-        let nothing = AssignAnswer { other_life: true, placed: Vec::new() };
+        let nothing = AssignAnswer { out_of_date: true, ..AssignAnswer::default() };
         let inbox = &mut self.peers.entry(from).or_default().inbox;
-        if assign.to_life != self.life || assign.life < inbox.life {
+        if assign.to_process != self.process {
             return (nothing, acts);
         }
-        if assign.life > inbox.life {
-            *inbox = Inbox { life: assign.life, ..Inbox::default() };
+        if assign.process != inbox.process {
+            if assign.life <= inbox.life {
+                return (AssignAnswer { outlive: inbox.life, ..AssignAnswer::default() }, acts);
+            }
+            *inbox = Inbox { life: assign.life, process: assign.process, ..Inbox::default() };
         }
+        inbox.life = inbox.life.max(assign.life);
         if assign.number <= inbox.number {
             let answer = if assign.number == inbox.number { inbox.answer.clone() } else { nothing };
             return (answer, acts);
         }
         let parcels = assign.parcels.into_iter();
         let placed = parcels.map(|parcel| self.take_parcel(from, parcel, tenants, owners, now_ms, &mut acts)).collect();
-        let answer = AssignAnswer { other_life: false, placed };
+        let answer = AssignAnswer { placed, ..AssignAnswer::default() };
         if let Some(peer) = self.peers.get_mut(&from) {
             (peer.inbox.number, peer.inbox.answer) = (assign.number, answer.clone());
         }
@@ -92,12 +97,15 @@ impl State {
         owners: u32,
         now_ms: u64,
     ) -> Option<Placement> {
-        let known = self.leads.get(&work.shard).map(|(_, epoch)| *epoch);
+        let known = self.leads.get(&work.shard).map(|(_, epoch)| *epoch).max(tenants.last_epoch(work.shard));
         if known.is_some_and(|epoch| epoch > work.epoch) {
             return None;
         }
         let pool = tenants.get(&work.grain.tenant)?;
         let placement = pool.lock().at(now_ms).place(from, work, owners);
+        if let Some(peer) = self.peers.get_mut(&from) {
+            peer.telling.told_in_answer(&work.grain.tenant, &work.lease.worker, placement.stamp);
+        }
         Some(placement)
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct Lane {
 
 struct Batch {
     number: u64,
-    to_life: u64,
+    to_process: u64,
     parcels: Vec<Parcel>,
     since_ms: u64,
     /// A try of it may have arrived.
@@ -52,7 +52,7 @@ impl Lane {
         !std::mem::replace(&mut self.is_driven, true)
     }
 
-    fn fill(&mut self, to_life: u64, now_ms: u64) {
+    fn fill(&mut self, to_process: u64, now_ms: u64) {
         let mut parcels = Vec::new();
         let mut bytes = 0;
         while let Some(next) = self.waiting.front() {
@@ -70,24 +70,24 @@ impl Lane {
             return;
         }
         self.number += 1;
-        self.batch = Some(Batch { number: self.number, to_life, parcels, since_ms: now_ms, may_be_there: false });
+        self.batch = Some(Batch { number: self.number, to_process, parcels, since_ms: now_ms, may_be_there: false });
     }
 }
 
 impl State {
     /// The batch that is not answered yet, or the next; `None`: the lane is empty, and nothing drives it any more.
     pub(crate) fn next_batch(&mut self, to: NodeId, now_ms: u64) -> Option<Assign> {
-        let life = self.life;
+        let (life, process) = (self.life, self.process);
         let peer = self.peers.get_mut(&to)?;
         if peer.lane.batch.is_none() {
-            peer.lane.fill(peer.heard.life, now_ms);
+            peer.lane.fill(peer.heard.process, now_ms);
         }
         let Some(batch) = &peer.lane.batch else {
             peer.lane.is_driven = false;
             return None;
         };
         let parcels = batch.parcels.iter().map(parcel).collect();
-        Some(Assign { life, number: batch.number, to_life: batch.to_life, parcels })
+        Some(Assign { life, process, number: batch.number, to_process: batch.to_process, parcels })
     }
 
     pub(crate) fn batch_answered(
@@ -98,12 +98,18 @@ impl State {
         tenants: &Tenants,
         now_ms: u64,
     ) -> (Acts, Step) {
+        if let Ok(AssignAnswer { outlive, .. }) = answer
+            && outlive > 0
+        {
+            self.outlive(outlive);
+            return (Acts::new(), Step::Again);
+        }
         let Some(lane) = self.peers.get_mut(&to).map(|peer| &mut peer.lane) else { return (Acts::new(), Step::Next) };
         let Some(mut batch) = lane.batch.take() else { return (Acts::new(), Step::Next) };
         let waited_ms = now_ms.saturating_sub(batch.since_ms);
         let if_over = if batch.may_be_there { Delivered::Unknown } else { Delivered::NotSent };
         let outcome = match answer {
-            Ok(answer) if answer.other_life => if_over,
+            Ok(answer) if answer.out_of_date => if_over,
             Ok(answer) if answer.placed.len() == batch.parcels.len() => {
                 return (settled(to, &batch, &answer, tenants, now_ms), Step::Next);
             }

@@ -54,8 +54,10 @@ const TRY_AGAIN: Duration = Duration::from_millis(50);
 
 /// What one node knows for the relay. Pure; locked before any pool, never while one is locked.
 pub(crate) struct State {
-    /// Of this process: greater than those of its earlier ones.
+    /// Greater than those of this node's earlier processes.
     life: u64,
+    /// Names this process.
+    process: u64,
     shards: u32,
     lease_ms: u64,
     /// Who leads the shards that are led elsewhere, as was heard.
@@ -78,8 +80,21 @@ pub(crate) struct Relay {
 }
 
 impl State {
-    pub(crate) fn new(shards: u32, lease_ms: u64, life: u64) -> Self {
-        Self { life: life.max(1), shards, lease_ms, leads: HashMap::new(), peers: HashMap::new() }
+    /// `wall_ms` makes its life later than earlier ones, mostly. `process`: random.
+    pub(crate) fn new(shards: u32, lease_ms: u64, wall_ms: u64, process: u64) -> Self {
+        let (life, leads, peers) = (wall_ms.max(1), HashMap::new(), HashMap::new());
+        Self { life, process: process.max(1), shards, lease_ms, leads, peers }
+    }
+
+    /// An earlier process of this node had a later clock: this one is later from now on.
+    fn outlive(&mut self, known: u64) {
+        if known < self.life {
+            return;
+        }
+        self.life = known.saturating_add(1);
+        for peer in self.peers.values_mut() {
+            peer.telling.begin_again(0);
+        }
     }
 
     /// The peer is not to be reached, or is another process now.
@@ -93,9 +108,9 @@ impl State {
 }
 
 impl Relay {
-    pub(super) fn new(shards: u32, lease_ms: u64, life: u64) -> Self {
+    pub(super) fn new(shards: u32, lease_ms: u64, wall_ms: u64) -> Self {
         Self {
-            state: Mutex::new(State::new(shards, lease_ms, life)),
+            state: Mutex::new(State::new(shards, lease_ms, wall_ms, rand::random())),
             nudges: watch::Sender::new(0),
             has_peers: AtomicBool::new(false),
         }

@@ -8,7 +8,7 @@ use super::{Acts, State};
 use crate::dispatch::pool::{FarSession, RoomTold, Stop};
 use crate::dispatch::tenants::Tenants;
 use grain_contract::{Epoch, QueueName, TenantId};
-use granary_proto::peers::{Tell, TellAnswer, Want};
+use granary_proto::peers::{LedShard, Tell, TellAnswer, Want};
 use shard::{NodeId, ShardId};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,11 +28,18 @@ pub(super) struct Telling {
     version: u64,
     leads: Vec<(ShardId, Epoch)>,
     rooms: HashMap<TenantId, HashMap<Arc<str>, RoomTold>>,
-    complete: HashMap<ShardId, Epoch>,
+    complete: Vec<LedShard>,
     wants: HashMap<(TenantId, QueueName), u32>,
 }
 
 impl Telling {
+    /// The answer to an assignment tells of the worker's room too, but may not arrive.
+    pub(super) fn told_in_answer(&mut self, tenant: &TenantId, worker: &str, at: u64) {
+        if let Some(told) = self.rooms.get_mut(tenant).and_then(|rooms| rooms.get_mut(worker)) {
+            (told.room, told.stamp) = (None, at);
+        }
+    }
+
     /// Everything is to be told again. The version goes on, since the peer may remember it.
     pub(super) fn begin_again(&mut self, hearing: u64) {
         *self = Self { hearing, version: self.version, ..Self::default() };
@@ -45,9 +52,9 @@ pub(crate) struct Record {
     /// The telling it was made by; after a reset the answer says nothing.
     hearing: u64,
     leads: Option<Vec<(ShardId, Epoch)>>,
-    holdings: Vec<(TenantId, Uuid)>,
+    holdings: Vec<(TenantId, (Uuid, [u8; 16]))>,
     rooms: Vec<(TenantId, FarSession)>,
-    complete: Vec<(ShardId, Epoch)>,
+    complete: Option<Vec<LedShard>>,
     wants: Vec<((TenantId, QueueName), u32)>,
     more: bool,
 }
@@ -58,7 +65,7 @@ impl Record {
         self.leads.is_none()
             && self.holdings.is_empty()
             && self.rooms.is_empty()
-            && self.complete.is_empty()
+            && self.complete.is_none()
             && self.wants.is_empty()
             && self.hearing != 0
     }
@@ -72,12 +79,13 @@ impl Record {
 impl State {
     /// The next telling to a peer; `owners` share the room of this node's workers.
     pub(crate) fn tell(&mut self, to: NodeId, tenants: &Tenants, owners: u32, now_ms: u64) -> (Tell, Record) {
-        let Self { life, leads, peers, .. } = self;
+        let Self { life, process, leads, peers, .. } = self;
         let telling = &mut peers.entry(to).or_default().telling;
         telling.version += 1;
         let led = tenants.led();
         let mut tell = Tell {
             life: *life,
+            process: *process,
             version: telling.version,
             hearing: telling.hearing,
             leads: led.iter().map(|led| led_shard(*led)).collect(),
@@ -97,12 +105,16 @@ impl State {
             let (held, all) = pool.at(now_ms).guests_to_tell(&theirs, left);
             record.more |= !all;
             for held in held {
-                record.holdings.push((tenant.clone(), held.attempt));
+                record.holdings.push((tenant.clone(), (held.attempt, held.lease.token)));
                 tell.holdings.push(holding(held));
             }
         }
         if record.more {
-            // A session must not be told before what it holds, so the rest waits for the next telling.
+            // A session must not be told before what it holds, so the rest waits for the next telling. What was complete is so
+            // until then, as far as it still can be.
+            let still = theirs_and_told(leads, to, tenants).into_iter().map(led_shard);
+            tell.complete = still.filter(|led| telling.complete.contains(led)).collect();
+            record.complete = Some(tell.complete.clone()).filter(|complete| telling.complete != *complete);
             return (tell, record);
         }
         let mut bytes = 0;
@@ -115,14 +127,18 @@ impl State {
                     record.more = true;
                     break;
                 }
+                if !change.gone {
+                    let before = told.get(change.worker.as_str()).filter(|told| told.session == change.session);
+                    let arrived = before.is_some_and(|told| told.arrived);
+                    let (session, stamp) = (change.session, change.stamp);
+                    told.insert(change.worker.as_str().into(), RoomTold { session, room: None, stamp, arrived });
+                }
                 tell.workers.push(worker);
                 record.rooms.push((tenant.clone(), change));
             }
         }
-        let complete = leads.iter().filter(|(_, (node, _))| *node == to).map(|(shard, (_, epoch))| (*shard, *epoch));
-        record.complete = complete.filter(|(shard, epoch)| telling.complete.get(shard) != Some(epoch)).collect();
-        record.complete.sort_unstable();
-        tell.complete = record.complete.iter().map(|led| led_shard(*led)).collect();
+        tell.complete = theirs_and_told(leads, to, tenants).iter().map(|led| led_shard(*led)).collect();
+        record.complete = Some(tell.complete.clone()).filter(|complete| telling.complete != *complete);
         for (key, waiting) in wants_to_tell(&pools, &telling.wants) {
             let (tenant, queue) = (key.0.as_str().to_owned(), key.1.as_str().to_owned());
             tell.wants.push(Want { tenant, queue, waiting });
@@ -147,12 +163,8 @@ impl State {
             tell_again(tenants, &record);
             return (Acts::new(), false);
         };
-        if answer.life > self.life {
-            // An earlier process of this node had a later clock.
-            self.life = answer.life + 1;
-            for peer in self.peers.values_mut() {
-                peer.telling.begin_again(0);
-            }
+        if answer.outlive > 0 {
+            self.outlive(answer.outlive);
             tell_again(tenants, &record);
             return (Acts::new(), true);
         }
@@ -173,14 +185,18 @@ impl State {
         }
         for (tenant, change) in record.rooms {
             let told = telling.rooms.entry(tenant).or_default();
-            let FarSession { worker, session, room, gone, .. } = change;
+            let FarSession { worker, session, room, gone, stamp, .. } = change;
+            let Some(known) = told.get_mut(worker.as_str()).filter(|known| known.session == session) else { continue };
+            known.arrived = true;
             if gone {
                 told.remove(worker.as_str());
-            } else {
-                told.insert(worker.into(), RoomTold { session, room });
+            } else if known.stamp == stamp {
+                known.room = Some(room);
             }
         }
-        telling.complete.extend(record.complete);
+        if let Some(complete) = record.complete {
+            telling.complete = complete;
+        }
         for (key, waiting) in record.wants {
             if waiting == 0 {
                 telling.wants.remove(&key);
@@ -190,6 +206,19 @@ impl State {
         }
         (lost(&answer, tenants, now_ms), false)
     }
+}
+
+/// What this node can vouch for to that owner, once all holdings are told. Not a shard that it believes to lead itself: it may
+/// still hand out work of its own epoch.
+fn theirs_and_told(
+    leads: &HashMap<ShardId, (NodeId, Epoch)>,
+    owner: NodeId,
+    tenants: &Tenants,
+) -> Vec<(ShardId, Epoch)> {
+    let theirs = leads.iter().filter(|(shard, (node, _))| *node == owner && tenants.epoch(**shard).is_none());
+    let mut theirs: Vec<_> = theirs.map(|(shard, (_, epoch))| (*shard, *epoch)).collect();
+    theirs.sort_unstable();
+    theirs
 }
 
 /// What waits here and was told otherwise, roughly: a number that was told is good until it is off by half.
@@ -214,9 +243,9 @@ fn wants_to_tell(
 }
 
 fn tell_again(tenants: &Tenants, record: &Record) {
-    for (tenant, attempt) in &record.holdings {
+    for (tenant, key) in &record.holdings {
         if let Some(pool) = tenants.get(tenant) {
-            pool.lock().tell_again([*attempt]);
+            pool.lock().tell_again(*key);
         }
     }
 }

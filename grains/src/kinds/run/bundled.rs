@@ -89,8 +89,8 @@ impl RunGrain {
         })?;
         let lease = Lease { worker: claim.worker, token };
         let verdict = self.authority.check_claim(attempt, &lease);
-        let claimed = verdict.is_some();
-        if verdict == Some(Verdict::New(())) {
+        let claimed = verdict.as_ref().is_some_and(|verdict| !claim.held || *verdict == Verdict::Repeated);
+        if claimed && verdict == Some(Verdict::New(())) {
             self.authority.record_claim(&mut draft.record, attempt, lease);
             self.show_taken(cx, draft);
         }
