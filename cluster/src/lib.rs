@@ -30,6 +30,8 @@ pub mod refusal;
 mod reminders;
 mod room;
 mod routing;
+#[doc(hidden)]
+pub mod sabotage;
 mod service;
 pub mod silo;
 mod store;

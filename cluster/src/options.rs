@@ -30,6 +30,8 @@ pub struct SiloOptions {
     /// Index of the grains that are woken after a takeover and swept from time to time. An entry whose value is
     /// [`grain_contract::NOTHING_TO_TELL`] is swept only.
     pub sweep_index: &'static str,
+    #[doc(hidden)]
+    pub sabotage: Option<crate::sabotage::Sabotage>,
 }
 
 impl SiloOptions {
@@ -54,6 +56,7 @@ impl SiloOptions {
             lease_expired,
             sweep,
             sweep_index,
+            sabotage: None,
         }
     }
 }

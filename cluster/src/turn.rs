@@ -10,6 +10,7 @@ use crate::metrics::count;
 use crate::refusal;
 use crate::reminders::wheel::{Change, Key};
 use crate::room::Room;
+use crate::sabotage::Sabotage;
 use bytes::Bytes;
 use grain_contract::{
     Code, CommandId, Context, Decision, Effect, Epoch, Grain, GrainId, GrainType, Message, Method, Need, Rejection,
@@ -134,7 +135,9 @@ impl Turns {
         let _running = Running::begin(&self.hub);
         self.wake_if_owed(deadline).await;
         let answer = self.tries(trigger, deadline).await;
-        let answer = if is_from_memory(trigger, &answer) { self.confirmed(answer, deadline).await } else { answer };
+        let looks = self.hub.options.sabotage != Some(Sabotage::ReadUnconfirmed);
+        let answer =
+            if looks && is_from_memory(trigger, &answer) { self.confirmed(answer, deadline).await } else { answer };
         self.wake_if_owed(deadline).await;
         answer
     }
@@ -180,13 +183,16 @@ impl Turns {
         if fresh {
             self.load()?;
         }
+        let sabotage = self.hub.options.sabotage;
         if let Trigger::Call { command: Some(command), .. } = trigger
+            && sabotage != Some(Sabotage::CommandRepeated)
             && self.loaded.as_ref().is_some_and(|loaded| loaded.revision > Revision(0))
             && let Some(reply) = self.room.store.stored_reply(&self.id, command).map_err(refusal::of_store)?
         {
             return Ok(Done { reply, ..Done::default() });
         }
         if let Trigger::Reminder { name, due } = trigger
+            && sabotage != Some(Sabotage::ReminderClearedFirst)
             && self.loaded.as_ref().is_some_and(|loaded| loaded.reminders.get(name) != Some(due))
         {
             // Cleared or moved since it was armed: this setting is not in force any more.

@@ -6,6 +6,7 @@
 use super::position::Position;
 use crate::hop::cursors::{Ask, Said, What};
 use crate::hub::Hub;
+use crate::sabotage::Sabotage;
 use crate::service::Pulse;
 use grain_contract::{Rejection, TenantId};
 use parking_lot::Mutex;
@@ -79,20 +80,29 @@ struct State {
     kept: Vec<u64>,
     /// Rounds of the keeper without anything to write.
     quiet: u32,
+    /// The bug `Sabotage::CursorAhead`.
+    careless: bool,
 }
 
 impl State {
     /// Where the cursor may stand in this shard.
     fn done(&self, shard: usize) -> u64 {
-        if self.acknowledged[shard] >= self.delivered[shard] { self.looked_at[shard] } else { self.acknowledged[shard] }
+        let all_acknowledged = self.acknowledged[shard] >= self.delivered[shard];
+        if all_acknowledged || self.careless { self.looked_at[shard] } else { self.acknowledged[shard] }
     }
 }
 
 impl Named {
-    fn new(key: String, reader: u64, start: Position) -> Self {
+    fn new(key: String, reader: u64, start: Position, careless: bool) -> Self {
         let at = start.0.clone();
-        let state =
-            State { acknowledged: at.clone(), looked_at: at.clone(), delivered: at.clone(), kept: at, quiet: 0 };
+        let state = State {
+            acknowledged: at.clone(),
+            looked_at: at.clone(),
+            delivered: at.clone(),
+            kept: at,
+            quiet: 0,
+            careless,
+        };
         Self {
             key,
             reader,
@@ -203,7 +213,8 @@ pub(super) async fn open(
         Said::At(sequence) => sequence,
         Said::Taken => *start,
     });
-    let named = Arc::new(Named::new(key.clone(), reader, Position(stands.collect())));
+    let careless = hub.options.sabotage == Some(Sabotage::CursorAhead);
+    let named = Arc::new(Named::new(key.clone(), reader, Position(stands.collect()), careless));
     let meanwhile = hub.readers.named.lock().insert(key.clone(), named.clone());
     if let Some(meanwhile) = meanwhile {
         meanwhile.take_over();

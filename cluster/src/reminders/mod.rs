@@ -10,12 +10,14 @@ use crate::hub::Hub;
 use crate::metrics::count;
 use crate::room::Room;
 use crate::routing::{INNER_CALL, Origin};
+use crate::sabotage::Sabotage;
 use crate::service::BEAT_EVERY;
 use crate::turn::Trigger;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use grain_contract::Timestamp;
+use grain_contract::{ReminderChange, Timestamp, Turn};
 use parking_lot::Mutex;
+use shard::Commit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -110,7 +112,7 @@ pub(crate) async fn run(hub: Arc<Hub>, room: Arc<Room>) {
         while firing.len() < FIRING_MAX
             && let Some(due) = wheel.pop_due(now)
         {
-            firing.push(fire(hub.clone(), due));
+            firing.push(fire(hub.clone(), room.clone(), due));
         }
         if gauges_told.is_none_or(|told: Instant| told.elapsed() >= GAUGES_EVERY) {
             gauges_told = Some(Instant::now());
@@ -153,7 +155,10 @@ fn scan(hub: &Hub, room: &Room, wheel: &mut Wheel, now: Timestamp) -> bool {
     }
 }
 
-async fn fire(hub: Arc<Hub>, due: Firing) -> (Firing, bool) {
+async fn fire(hub: Arc<Hub>, room: Arc<Room>, due: Firing) -> (Firing, bool) {
+    if hub.options.sabotage == Some(Sabotage::ReminderClearedFirst) {
+        clear_first(&hub, &room, &due).await;
+    }
     count(&hub.metrics.reminders_fired);
     let trigger = Trigger::Reminder { name: due.key.name.clone(), due: due.due };
     let deadline = tokio::time::Instant::now() + INNER_CALL;
@@ -171,6 +176,16 @@ async fn fire(hub: Arc<Hub>, due: Firing) -> (Firing, bool) {
         Err(_) => false,
     };
     (due, taken)
+}
+
+/// The bug of this name.
+async fn clear_first(hub: &Hub, room: &Room, due: &Firing) {
+    let epoch = room.store.leadership().borrow().epoch.unwrap_or_default();
+    let Ok(rows) = room.store.grain(&due.key.grain) else { return };
+    let turn = Turn { reminders: vec![ReminderChange::Clear { name: due.key.name.clone() }], ..Turn::default() };
+    let (grain, expected, at) = (due.key.grain.clone(), rows.revision, hub.clock.now());
+    room.store.commit(Commit { grain, epoch, expected, turn, command: None, at }).await.ok();
+    tokio::time::sleep(Duration::from_millis(RETRY_MS_MIN)).await;
 }
 
 fn settle(hub: &Hub, wheel: &mut Wheel, due: Firing, taken: bool) {

@@ -5,8 +5,11 @@ use super::collect::Journaled;
 use super::net::Slot;
 use super::trace::Trace;
 use grain_contract::{GrainId, TenantId, Timestamp};
+use grains::kinds::methods::run;
+use granary_proto::storage;
 use granary_proto::storage::TurnEntry;
 use granary_proto::v1;
+use prost::Message as _;
 use shard::NodeId;
 use shard::testing::Digest;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -189,6 +192,13 @@ impl Court {
     }
 }
 
+/// What a run's turn put into its journal.
+fn journal(entry: &TurnEntry) -> String {
+    let rows = entry.puts.iter().filter(|put| put.table == u32::from(run::table::JOURNAL.0));
+    let entries = rows.flat_map(|row| storage::JournalRow::decode(&*row.value).unwrap_or_default().entries);
+    entries.map(|entry| format!(" {} {} {}", entry.r#type, entry.step_id, entry.attempt_id)).collect()
+}
+
 /// A sight in one line.
 struct Brief<'a>(&'a Sight);
 
@@ -198,7 +208,7 @@ impl std::fmt::Display for Brief<'_> {
             Sight::Applied { slot, shard, term, index, revision, entry, .. } => {
                 let grain = GrainId::from_storage_bytes(&entry.grain).map(|(grain, _)| grain.to_string());
                 let grain = grain.unwrap_or_default();
-                write!(f, "{slot} applied {shard}/{index} of term {term}: {grain} to {revision:?}")
+                write!(f, "{slot} applied {shard}/{index} of term {term}: {grain} to {revision:?}{}", journal(entry))
             }
             Sight::Assigned { worker, assignment, .. } => {
                 write!(f, "{worker} has {} of {} step {}", assignment.attempt_id, assignment.run_id, assignment.step_id)

@@ -2,11 +2,15 @@
 
 use super::Options;
 use super::chance::Chance;
+use super::founding;
+use super::machine::name;
 use super::net::{Slot, Weather};
 use super::world::World;
 use std::iter::Peekable;
 use std::sync::atomic::Ordering::Relaxed;
 use std::vec::IntoIter;
+
+const MACHINES_MAX: usize = 5;
 
 /// One thing that goes wrong, and is mended when it ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +33,11 @@ pub enum Fault {
     Stormy,
     SlowDisk(Slot),
     SetClock(Slot, i64),
+    /// The machine is off, and its volume never comes back: not while another loss is not made good.
+    LoseVolume(Slot),
+    /// A machine more, or one less for good.
+    Join,
+    Remove(Slot),
     /// Hands a shard's leadership on.
     Transfer(u32, Slot),
 }
@@ -80,6 +89,11 @@ impl Fault {
             69..75 => Self::Lossy,
             75..81 => Self::Stormy,
             81..86 => Self::SlowDisk(slot),
+            _ if options.roams && chance.permille(150) => match chance.below(3) {
+                0 => Self::LoseVolume(slot),
+                1 => Self::Join,
+                _ => Self::Remove(slot),
+            },
             86..90 => {
                 let far = if chance.permille(150) { 60_000 } else { 2_000 };
                 Self::SetClock(slot, chance.between(0..2 * far) as i64 - far as i64)
@@ -91,11 +105,11 @@ impl Fault {
     /// Microseconds.
     fn lasts(&self, chance: &mut Chance) -> u64 {
         match self {
-            Self::Kill(_) | Self::CutPower(_) | Self::KillAll | Self::CutPowerOfAll => {
+            Self::LoseVolume(_) | Self::Kill(_) | Self::CutPower(_) | Self::KillAll | Self::CutPowerOfAll => {
                 chance.between(10_000..2_500_000)
             }
             Self::Freeze(_) if chance.permille(150) => chance.between(4_000_000..9_000_000),
-            Self::Transfer(..) | Self::SetClock(..) => 1,
+            Self::Transfer(..) | Self::SetClock(..) | Self::Join | Self::Remove(_) => 1,
             _ => chance.between(200_000..4_000_000),
         }
     }
@@ -105,6 +119,10 @@ impl Fault {
         match self {
             Self::Kill(slot) => world.machines[*slot].kill(),
             Self::CutPower(slot) => world.machines[*slot].cut_power(),
+            Self::LoseVolume(slot) if founding::is_whole(world) => world.machines[*slot].lose_volume(),
+            Self::Join if world.machines.len() < MACHINES_MAX => world.add_machine(),
+            Self::Remove(slot) if founding::is_whole(world) => remove(world, *slot),
+            Self::LoseVolume(_) | Self::Join | Self::Remove(_) => {}
             Self::KillAll => world.machines.iter_mut().for_each(|machine| machine.kill()),
             Self::CutPowerOfAll => world.machines.iter_mut().for_each(|machine| machine.cut_power()),
             Self::Freeze(slot) => world.machines[*slot].freeze(true, now_us),
@@ -126,13 +144,13 @@ impl Fault {
     pub fn end(&self, world: &mut World) {
         let now_us = world.now_us;
         match self {
-            Self::Kill(slot) | Self::CutPower(slot) => restart(world, *slot),
+            Self::Kill(slot) | Self::CutPower(slot) | Self::LoseVolume(slot) => restart(world, *slot),
             Self::KillAll | Self::CutPowerOfAll => (0..world.machines.len()).for_each(|slot| restart(world, slot)),
             Self::Freeze(slot) => world.machines[*slot].freeze(false, now_us),
             Self::SlowDisk(slot) => world.machines[*slot].sync_us_max.store(2_000, Relaxed),
             Self::Lossy | Self::Stormy => world.net.set_weather(Weather::fine()),
             Self::Cut(_) | Self::Deafen(_) | Self::Mute(_) | Self::CutWay(..) => self.cut(world, false),
-            Self::SetClock(..) | Self::Transfer(..) => {}
+            Self::SetClock(..) | Self::Transfer(..) | Self::Join | Self::Remove(_) => {}
         }
     }
 
@@ -161,6 +179,21 @@ fn restart(world: &mut World, slot: Slot) {
     {
         world.court.complain(format!("machine {slot} does not start: {error}"));
     }
+}
+
+/// Only where enough are left for three replicas.
+fn remove(world: &mut World, slot: Slot) {
+    let members = world.machines.iter().filter(|machine| machine.is_up() && !world.removed.contains(&machine.slot));
+    if members.count() < 4 || world.removed.contains(&slot) {
+        return;
+    }
+    let through = world.machines.iter().find(|machine| machine.slot != slot && machine.membership().is_some());
+    let Some((membership, handle)) = through.and_then(|machine| Some((machine.membership()?, machine.handle()?)))
+    else {
+        return;
+    };
+    world.removed.insert(slot);
+    handle.spawn(async move { membership.remove_node(&name(slot)).await.ok() });
 }
 
 fn transfer(world: &World, shard: u32, slot: Slot) {

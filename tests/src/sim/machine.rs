@@ -10,22 +10,26 @@ use super::court::{Court, Sight};
 use super::doors::{Door, Doors, Inside};
 use super::net::{Answer, Ask, Delivery, Net, Slot, Wire};
 use super::plans::{Plans, Supplies};
+use super::sabotage::Sabotage;
 use super::strand::Strand;
 use super::tally::Tallies;
 use crate::sim::load::{LEASE, RENEW};
 use cluster::directory::Directory;
 use cluster::hop::Around;
 use cluster::peers::{PeerService as _, Switchboard};
-use cluster::{Silo, SiloOptions};
+use cluster::{Membership, MembershipOptions, Silo, SiloOptions, membership};
 use grains::engine::EngineOptions;
 use grains::kinds::methods::{index, run};
 use grains::kinds::{KindOptions, RunMode, grain_types};
-use shard::testing::{Double, Sabotage as StoreSabotage, Scene, Seen, Stage, Witness};
+use shard::testing::{Double, Scene, Seen, Stage, Witness};
 use shard::{Host, HostOptions, StateBackend};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+/// Longer than any machine is down, so that only a lost volume is replaced.
+const DEAD_NODE_GRACE: Duration = Duration::from_secs(60);
 
 /// What all machines have in common.
 #[derive(Clone)]
@@ -36,8 +40,10 @@ pub struct Site {
     pub plans: Plans,
     pub shards: u32,
     pub alone: bool,
+    /// How many of the machines begin the cluster.
+    pub founders: usize,
     pub folder: PathBuf,
-    pub sabotage: Option<StoreSabotage>,
+    pub sabotage: Option<Sabotage>,
 }
 
 pub struct Machine {
@@ -66,13 +72,14 @@ struct Process {
     wire: Wire,
     state: Arc<Mutex<State>>,
     services: Arc<Switchboard>,
-    directory: Directory,
 }
 
 #[derive(Default)]
 struct State {
     host: Option<Host>,
     inside: Option<Arc<Inside>>,
+    membership: Option<Membership>,
+    removed: bool,
     failed: Option<String>,
 }
 
@@ -117,8 +124,13 @@ impl Machine {
         self.process.as_ref().map_or(0, |process| process.began_us + 1)
     }
 
-    pub fn directory(&self) -> Option<Directory> {
-        Some(self.process.as_ref()?.directory.clone())
+    pub fn membership(&self) -> Option<Membership> {
+        lock(&self.process.as_ref()?.state).membership.clone()
+    }
+
+    /// Whether the cluster has taken it out for good.
+    pub fn is_removed(&self) -> bool {
+        self.process.as_ref().is_some_and(|process| lock(&process.state).removed)
     }
 
     pub fn wire(&self) -> Option<Wire> {
@@ -153,16 +165,21 @@ impl Machine {
         let wire = Wire::new(self.site.net.clone());
         let state = Arc::<Mutex<State>>::default();
         let services = Arc::<Switchboard>::default();
-        let directory = Directory::default();
         let start = Start {
             slot: self.slot,
             site: self.site.clone(),
             options: self.options(&wire),
             supplies: Supplies { plans: self.site.plans.clone(), chance: Mutex::new(self.chance.fork()) },
             clock,
+            boot: now_us + 1,
+            membership: self.membership_options(),
             wire: wire.clone(),
             handle: strand.handle(),
-            around: Around { peers: Arc::new(wire.clone()), directory: directory.clone(), services: services.clone() },
+            around: Around {
+                peers: Arc::new(wire.clone()),
+                directory: Directory::default(),
+                services: services.clone(),
+            },
         };
         let told = state.clone();
         strand.spawn(async move {
@@ -170,8 +187,20 @@ impl Machine {
                 lock(&told).failed = Some(why);
             }
         });
-        self.process = Some(Process { strand, began_us: now_us, frozen: false, wire, state, services, directory });
+        self.process = Some(Process { strand, began_us: now_us, frozen: false, wire, state, services });
         Ok(())
+    }
+
+    fn membership_options(&self) -> Option<MembershipOptions> {
+        if self.site.alone {
+            return None;
+        }
+        let founders = (0..self.site.founders).map(name).collect();
+        Some(MembershipOptions {
+            dead_node_grace: DEAD_NODE_GRACE,
+            settle: Duration::from_secs(2),
+            ..MembershipOptions::new(name(self.slot), founders, self.folder())
+        })
     }
 
     fn options(&mut self, wire: &Wire) -> HostOptions {
@@ -185,7 +214,7 @@ impl Machine {
             log: Arc::new(self.disk.clone()),
             sync_takes: Box::new(sync_takes),
             witness: Arc::new(witness),
-            sabotage: self.site.sabotage,
+            sabotage: self.site.sabotage.and_then(Sabotage::in_store),
         };
         HostOptions {
             state: StateBackend::Memory,
@@ -225,10 +254,10 @@ impl Machine {
     fn drop_process(&mut self) {
         self.site.doors.close(self.slot);
         let Some(process) = self.process.take() else { return };
-        let Process { strand, wire, state, services, directory, .. } = process;
+        let Process { strand, wire, state, services, .. } = process;
         {
             let _inside = strand.enter();
-            drop((std::mem::take(&mut *lock(&state)), wire, services, directory));
+            drop((std::mem::take(&mut *lock(&state)), wire, services));
         }
         drop(strand);
     }
@@ -311,6 +340,8 @@ struct Start {
     options: HostOptions,
     supplies: Supplies,
     clock: NodeClock,
+    boot: u64,
+    membership: Option<MembershipOptions>,
     wire: Wire,
     handle: tokio::runtime::Handle,
     around: Around,
@@ -322,32 +353,55 @@ impl Start {
         self.wire.me.set(host.node_id()).map_err(|_| "opened twice")?;
         self.site.net.place(host.node_id(), self.slot);
         lock(state).host = Some(host.clone());
+        let around = self.around.clone();
         let mut types = grain_types(KindOptions::fixed(RunMode::Bundled, engine()));
+        types.extend(membership::grain_types());
         types.push(Arc::new(Tallies { slot: self.slot, court: self.site.court.clone() }));
         let silo = Silo::start(
             host.clone(),
-            options(self.slot),
+            options(self.slot, self.site.sabotage),
             types,
             Arc::new(self.supplies),
-            Arc::new(self.clock),
+            Arc::new(self.clock.clone()),
             self.around,
         );
         let silo = silo.await.map_err(|error| format!("the silo does not start: {error}"))?;
-        let inside = Arc::new(Inside { silo, host });
+        let inside = Arc::new(Inside { silo: silo.clone(), host: host.clone() });
         let door = Door { slot: self.slot, handle: self.handle, inside: Arc::downgrade(&inside) };
         lock(state).inside = Some(inside);
         self.site.doors.open(door);
+        let Some(options) = self.membership else { return Ok(()) };
+        let ground = membership::Ground {
+            host,
+            silo,
+            peers: around.peers,
+            services: around.services,
+            directory: around.directory,
+            clock: Arc::new(self.clock),
+            boot: self.boot,
+            set_cluster: Arc::new(|_| ()),
+        };
+        match Membership::enter(ground, options).await {
+            Ok(membership) => lock(state).membership = Some(membership),
+            Err(membership::Error::Removed { .. }) => lock(state).removed = true,
+            Err(error) => return Err(format!("the node does not come into its cluster: {error}")),
+        }
         Ok(())
     }
+}
+
+/// What a machine is called, whatever its disk and process.
+pub fn name(slot: Slot) -> String {
+    format!("node-{slot}")
 }
 
 fn engine() -> EngineOptions {
     EngineOptions { stuck_after_ms: 15_000, keep_fact_digests: false, ..EngineOptions::default() }
 }
 
-fn options(slot: Slot) -> SiloOptions {
-    let mut options =
-        SiloOptions::new(format!("node-{slot}"), run::CLAIM, run::LEASE_EXPIRED, run::SWEEP, index::OPEN_RUNS);
+fn options(slot: Slot, sabotage: Option<Sabotage>) -> SiloOptions {
+    let mut options = SiloOptions::new(name(slot), run::CLAIM, run::LEASE_EXPIRED, run::SWEEP, index::OPEN_RUNS);
+    options.sabotage = sabotage.and_then(Sabotage::in_silo);
     options.lease = LEASE;
     options.renew = RENEW;
     options.idle = Duration::from_secs(4);

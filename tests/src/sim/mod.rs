@@ -29,7 +29,7 @@ pub mod tally;
 pub mod trace;
 pub mod world;
 
-use shard::testing::Sabotage;
+use sabotage::Sabotage;
 use std::path::PathBuf;
 
 #[derive(Clone, Debug)]
@@ -40,6 +40,8 @@ pub struct Options {
     /// How long the load and the faults last, in virtual milliseconds.
     pub load_ms: u64,
     pub faults: bool,
+    /// Machines join and leave, and lose their volumes.
+    pub roams: bool,
     /// A deliberate bug.
     pub sabotage: Option<Sabotage>,
     pub trace: bool,

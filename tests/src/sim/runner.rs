@@ -1,5 +1,6 @@
 //! Runs seeds in child processes of the test binary, some at once, and says what to type for one that fails.
 
+use super::sabotage::Sabotage;
 use super::{Options, Report, simulate};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -40,6 +41,7 @@ impl Options {
             shards: 3,
             load_ms: told(LOAD_MS).unwrap_or(15_000),
             faults: told::<u8>(CALM).is_none(),
+            roams: seed.is_multiple_of(4),
             sabotage: None,
             trace: told::<u8>(TRACE).is_some(),
             folder: folder.join(format!("granary-sim-{}-{seed}", std::process::id())),
@@ -51,7 +53,7 @@ impl Options {
 pub fn child() {
     let Some(seed) = told(SEED) else { return };
     let mut options = Options::of(seed);
-    options.sabotage = std::env::var(SABOTAGE).ok().and_then(|name| super::sabotage::named(&name));
+    options.sabotage = std::env::var(SABOTAGE).ok().and_then(|name| Sabotage::named(&name));
     let report = simulate(options);
     let Report { hash, notes, virtual_ms, runs, open, faults } = report;
     println!("\n{MARK}report {hash} {notes} {virtual_ms} {runs} {open}");
@@ -73,7 +75,7 @@ pub fn run(options: &Options) -> Report {
         command.env(CALM, "1");
     }
     if let Some(sabotage) = options.sabotage {
-        command.env(SABOTAGE, format!("{sabotage:?}"));
+        command.env(SABOTAGE, sabotage.name());
     }
     if options.trace {
         command.env(TRACE, "1").stderr(Stdio::inherit());

@@ -15,16 +15,15 @@ use super::load::person::Person;
 use super::load::twin::Twin;
 use super::load::worker::Worker;
 use super::load::{Runs, TENANTS, Yard};
-use super::machine::{Machine, Site};
-use super::net::{Net, Weather};
+use super::machine::{Machine, Site, name};
+use super::net::{Net, Slot, Weather};
 use super::plans::Plans;
 use super::strand::Strand;
 use super::trace::Trace;
 use super::{Options, Report, collect, founding, panics};
-use cluster::directory::View;
 use cluster::peers::PeerInfo;
 use shard::ShardId;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -56,9 +55,9 @@ pub struct World {
     working: watch::Sender<bool>,
     runs: Runs,
     site: Site,
-    /// What every node is told of the cluster.
-    pub view: Option<View>,
     attached_at: u64,
+    /// Machines that were told to leave for good.
+    pub removed: BTreeSet<Slot>,
     /// Epochs that were told already.
     owned: HashMap<(u64, u32), u64>,
 }
@@ -77,6 +76,7 @@ impl World {
             plans: Plans::compile()?,
             shards: options.shards,
             alone: options.nodes == 1,
+            founders: options.nodes,
             folder,
             sabotage: options.sabotage,
         };
@@ -96,8 +96,8 @@ impl World {
             working,
             runs: Runs::default(),
             site,
-            view: None,
             attached_at: 0,
+            removed: BTreeSet::new(),
             owned: HashMap::new(),
         };
         for _ in 0..world.options.nodes {
@@ -157,21 +157,12 @@ impl World {
         }
     }
 
-    /// Tells every node what the book says.
-    pub fn tell_view(&self) {
-        let Some(view) = &self.view else { return };
-        for directory in self.machines.iter().filter_map(|machine| machine.directory()) {
-            directory.learn(view.clone());
-        }
-    }
-
     /// Tells every node who can be called, as a mesh does that has looked a moment ago.
     fn attach(&mut self) {
         if self.now_us < self.attached_at {
             return;
         }
         self.attached_at = self.now_us + ATTACH_EVERY_US;
-        self.tell_view();
         for machine in &self.machines {
             let Some(wire) = machine.wire() else { continue };
             let is_near = |other: &&Machine| {
@@ -179,15 +170,16 @@ impl World {
                 a != b && !other.is_frozen() && !self.net.is_cut(a, b) && !self.net.is_cut(b, a)
             };
             let info = |other: &Machine| {
+                let host = other.host()?;
                 let info = PeerInfo {
-                    name: format!("node-{}", other.slot),
+                    name: name(other.slot),
                     boot: other.boot(),
-                    cluster: self.view.as_ref().and_then(|view| view.cluster),
+                    cluster: host.cluster_id(),
                     client_address: String::new(),
                     zone: String::new(),
                     build: String::new(),
                 };
-                Some((other.host()?.node_id(), info))
+                Some((host.node_id(), info))
             };
             let near = self.machines.iter().filter(is_near).filter_map(info).collect::<BTreeMap<_, _>>();
             wire.attached.send_if_modified(|known| {
@@ -295,6 +287,7 @@ impl World {
                 let is_done = load.iter().all(JoinHandle::is_finished)
                     && self.runs.open().is_empty()
                     && self.court.is_settled()
+                    && founding::is_whole(self)
                     && collect::replicas_agree(&self.machines);
                 if is_done {
                     return;

@@ -80,6 +80,7 @@ impl Worker {
     async fn session(&mut self, life: &mut Life) -> bool {
         let Some(door) = self.yard.doors.any(&mut self.chance) else { return true };
         life.sessions += 1;
+        self.yard.trace.note(format_args!("{} opens session {} at {}", life.worker, life.sessions, door.slot));
         let held = lock(&life.book)
             .iter()
             .map(|(attempt, held)| HeldAttempt { attempt: *attempt, grain: held.grain.clone(), token: held.token })
