@@ -16,3 +16,4 @@ mod takeover;
 mod wake;
 mod watch_afar;
 mod workers;
+mod workers_afar;

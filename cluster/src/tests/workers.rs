@@ -387,3 +387,22 @@ async fn a_hello_that_cannot_be_is_refused_with_its_field() {
         assert_eq!((refused.code, refused.field.as_str()), (Code::Invalid, field));
     }
 }
+
+/// How long a unit of work takes from its turn to its worker and back, with everything around it in memory.
+#[tokio::test]
+#[ignore = "a figure, not a check"]
+async fn the_cost_of_dispatch() {
+    const UNITS: u128 = 20_000;
+    let cluster = Cluster::start(4);
+    let mut worker = cluster.worker("w", 64, Vec::new()).await;
+    let begun = std::time::Instant::now();
+    for n in 0..UNITS {
+        let key = format!("k{}", n % 200);
+        cluster.work("acme", &key, attempt(n), "q").await;
+        let (got, _) = assigned(&mut worker).await;
+        worker.finished(got);
+        cluster.call(&key, toy::DONE, got.as_bytes()).await.expect("done");
+        worker.release(got);
+    }
+    println!("{} us a unit", begun.elapsed().as_micros() / UNITS);
+}
