@@ -44,6 +44,16 @@ impl Clients {
         Ok(Self { channels: Arc::new(RwLock::new(channels?)) })
     }
 
+    /// The nodes have other addresses now.
+    ///
+    /// # Errors
+    /// An address is none.
+    pub fn replace(&self, urls: &[String]) -> Result<()> {
+        let channels: Result<Vec<_>> = urls.iter().map(|url| Ok(endpoint(url)?.connect_lazy())).collect();
+        *self.channels.write().unwrap_or_else(PoisonError::into_inner) = channels?;
+        Ok(())
+    }
+
     /// # Errors
     /// The address is none.
     pub fn add(&self, url: &str) -> Result<()> {

@@ -3,25 +3,27 @@
 /// The queue that the workers serve.
 pub const QUEUE: &str = "tool:echo";
 
-/// How long the Timer step of a nap waits.
-pub const NAP_MS: u64 = 2_000;
+/// How long the Timer step of the load's naps waits; no nap is shorter.
+pub const NAP_SECONDS: u32 = 2;
 
 /// A kind of run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Line,
     Fan,
-    Nap,
+    /// With a Timer of so many seconds.
+    Nap(u32),
 }
 
-pub const KINDS: [Kind; 3] = [Kind::Line, Kind::Fan, Kind::Nap];
+/// The kinds of the load.
+pub const KINDS: [Kind; 3] = [Kind::Line, Kind::Fan, Kind::Nap(NAP_SECONDS)];
 
 impl Kind {
-    pub fn definition_id(self) -> &'static str {
+    pub fn definition_id(self) -> String {
         match self {
-            Kind::Line => "chaos-line",
-            Kind::Fan => "chaos-fan",
-            Kind::Nap => "chaos-nap",
+            Kind::Line => "chaos-line".to_owned(),
+            Kind::Fan => "chaos-fan".to_owned(),
+            Kind::Nap(seconds) => format!("chaos-nap-{seconds}"),
         }
     }
 
@@ -30,13 +32,16 @@ impl Kind {
         match self {
             Kind::Line => &[("a", 1), ("b", 1), ("c", 1), ("d", 1)],
             Kind::Fan => &[("head", 1), ("leaf", 4), ("tail", 1)],
-            Kind::Nap => &[("before", 1), ("after", 1)],
+            Kind::Nap(_) => &[("before", 1), ("after", 1)],
         }
     }
 
-    /// The Tool steps before and behind the Timer.
-    pub fn around_timer(self) -> Option<(&'static str, &'static str)> {
-        (self == Kind::Nap).then_some(("before", "after"))
+    /// How long its Timer waits; `None`: it has none.
+    pub fn nap_ms(self) -> Option<u64> {
+        match self {
+            Kind::Nap(seconds) => Some(u64::from(seconds) * 1_000),
+            Kind::Line | Kind::Fan => None,
+        }
     }
 
     pub fn document(self) -> String {
@@ -56,13 +61,9 @@ impl Kind {
                 .concat(),
                 "[{ from: head, to: each }, { from: each, to: leaf }, { from: leaf, to: all }, { from: all, to: tail }]",
             ),
-            Kind::Nap => (
-                [
-                    tool("before"),
-                    format!("  - {{ id: nap, kind: Timer, delay: {}s }}\n", NAP_MS / 1_000),
-                    tool("after"),
-                ]
-                .concat(),
+            Kind::Nap(seconds) => (
+                [tool("before"), format!("  - {{ id: nap, kind: Timer, delay: {seconds}s }}\n"), tool("after")]
+                    .concat(),
                 "[{ from: before, to: nap }, { from: nap, to: after }]",
             ),
         };
@@ -75,7 +76,7 @@ impl Kind {
     pub fn input(self) -> &'static str {
         match self {
             Kind::Fan => r#"{"items":[1,2,3,4]}"#,
-            Kind::Line | Kind::Nap => r#"{"word":"granary"}"#,
+            Kind::Line | Kind::Nap(_) => r#"{"word":"granary"}"#,
         }
     }
 }

@@ -24,20 +24,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Starts `size` nodes and waits until they are ready. One node is `granary dev`: a silo alone.
-    ///
-    /// # Errors
-    /// A node does not start.
-    pub fn start(folder: &Path, net: Net, size: usize, shape: Shape) -> Result<Self> {
-        let mut fleet = Self::prepare(folder, net, size, shape)?;
-        for place in 0..size {
-            fleet.boot(place)?;
-        }
-        fleet.wait_ready()?;
-        Ok(fleet)
-    }
-
-    /// As [`Fleet::start`], but starts nothing yet.
+    /// `size` nodes of which none runs yet. One node is `granary dev`: a silo alone.
     ///
     /// # Errors
     /// Network, certificates or files cannot be made.
@@ -78,8 +65,9 @@ impl Fleet {
             return Ok(["dev", "--listen", &listen, "--data", &data].map(str::to_owned).to_vec());
         }
         let names: Vec<String> = (0..self.founders).map(name).collect();
+        let ip = |at: usize| self.nodes.get(at).map_or_else(|| self.net.ip(at), |node| node.ip);
         let founders: Vec<Member<'_>> =
-            names.iter().enumerate().map(|(place, name)| Member { name, ip: self.net.ip(place) }).collect();
+            names.iter().enumerate().map(|(at, name)| Member { name, ip: ip(at) }).collect();
         let me = Member { name: &node.name, ip: node.ip };
         let file = setup::write(&self.folder, &self.shape, &self.certs, &me, &node.data, &founders)?;
         Ok(vec!["node".to_owned(), "--config".to_owned(), file.display().to_string()])
@@ -132,6 +120,19 @@ impl Fleet {
         Ok(())
     }
 
+    /// Starts all that do not run and waits until they are ready.
+    ///
+    /// # Errors
+    /// One does not start, or is not ready in time.
+    pub fn boot_all(&mut self) -> Result<()> {
+        for place in 0..self.nodes.len() {
+            if !self.nodes[place].is_running() {
+                self.boot(place)?;
+            }
+        }
+        self.wait_ready()
+    }
+
     /// Starts the process and waits until it is ready.
     ///
     /// # Errors
@@ -166,6 +167,26 @@ impl Fleet {
         Ok(())
     }
 
+    /// All members get other addresses, as after a restart of all pods; none may run. Gives the new URLs.
+    ///
+    /// # Errors
+    /// One runs; the network or a file cannot be made.
+    pub fn move_house(&mut self) -> Result<Vec<String>> {
+        ensure!(self.nodes.iter().all(|node| !node.is_running()), "nobody moves house while running");
+        let size = self.nodes.len();
+        for at in 0..size {
+            // With 3 nodes and 5 places: 3, 4, 0.
+            let place = (at + size) % NODES_MAX;
+            self.net.add(place)?;
+            self.nodes[at].place = place;
+            self.nodes[at].ip = self.net.ip(place);
+        }
+        for at in 0..size {
+            self.nodes[at].args = self.arguments(&self.nodes[at])?;
+        }
+        Ok(self.urls())
+    }
+
     /// The disk of a node that is down is gone for good.
     ///
     /// # Errors
@@ -176,13 +197,69 @@ impl Fleet {
         std::fs::remove_dir_all(&node.data).with_context(|| format!("remove {}", node.data.display()))
     }
 
+    /// Puts the data of a node that is down away and gives the place.
+    ///
+    /// # Errors
+    /// It runs; the folder cannot be moved.
+    pub fn set_aside(&mut self, place: usize) -> Result<PathBuf> {
+        let node = &self.nodes[place];
+        ensure!(!node.is_running(), "{} runs on its volume", node.name);
+        let aside = node.data.with_extension("aside");
+        std::fs::rename(&node.data, &aside)?;
+        Ok(aside)
+    }
+
+    /// The other way round.
+    ///
+    /// # Errors
+    /// It runs; the folder cannot be moved.
+    pub fn put_back(&mut self, place: usize, aside: &Path) -> Result<()> {
+        let node = &self.nodes[place];
+        ensure!(!node.is_running(), "{} runs on its volume", node.name);
+        Ok(std::fs::rename(aside, &node.data)?)
+    }
+
+    /// Starts a second process on the folder of a node that runs, under its configuration but with ports of its own, and gives its
+    /// words when it has ended.
+    ///
+    /// # Errors
+    /// It does not end in time, or ends well.
+    pub fn try_double(&mut self, place: usize, within: Duration) -> Result<String> {
+        let node = &self.nodes[place];
+        let mut double =
+            Node::new(node.place, format!("{}-double", node.name), node.ip, node.args.clone(), &self.folder);
+        double.environment = ["LISTEN", "CLUSTER__PEER_LISTEN", "CLUSTER__MESH_LISTEN"]
+            .map(|key| (format!("GRANARY_{key}"), format!("{}:0", node.ip)))
+            .to_vec();
+        double.start(&self.net)?;
+        let status = double.wait_end(within)?;
+        ensure!(!status.success(), "a second process on one folder ended well");
+        Ok(double.last_words())
+    }
+
+    /// A node that was taken out of the cluster ends, and is not started again by [`Fleet::heal`].
+    ///
+    /// # Errors
+    /// The operating system refuses.
+    pub fn retire(&mut self, place: usize) -> Result<()> {
+        let node = &mut self.nodes[place];
+        node.kill()?;
+        node.boots = 0;
+        Ok(())
+    }
+
+    /// Nodes that are to run.
+    pub fn members(&self) -> usize {
+        self.nodes.iter().filter(|node| node.boots > 0).count()
+    }
+
     /// Cuts a node from the other nodes; clients still reach it.
     ///
     /// # Errors
     /// On loopback.
     pub fn cut_from_peers(&mut self, place: usize) -> Result<()> {
         for other in (0..self.nodes.len()).filter(|other| *other != place) {
-            self.net.cut(End::Node(place), End::Node(other))?;
+            self.net.cut(End::Node(self.nodes[place].place), End::Node(self.nodes[other].place))?;
         }
         Ok(())
     }
@@ -193,7 +270,7 @@ impl Fleet {
     /// On loopback.
     pub fn isolate(&mut self, place: usize) -> Result<()> {
         self.cut_from_peers(place)?;
-        self.net.cut(End::Us, End::Node(place))
+        self.net.cut(End::Us, End::Node(self.nodes[place].place))
     }
 
     /// All faults end: the network is whole, nobody is frozen or slow, who was killed is started again.

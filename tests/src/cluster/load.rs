@@ -1,6 +1,6 @@
 //! Runs started on a schedule, whatever the cluster does.
 
-use super::client::{Clients, timed};
+use super::client::{Clients, passes, timed};
 use super::definitions::{KINDS, Kind};
 use super::pace::Pace;
 use anyhow::{Context, Result, ensure};
@@ -15,6 +15,9 @@ use uuid::Uuid;
 /// Submissions that may lie unanswered; more are left out and said so.
 const IN_FLIGHT_MAX: usize = 5_000;
 
+/// A look that is not answered says nothing.
+const LOOK_MAX: Duration = Duration::from_secs(5);
+
 /// What became of one submission.
 #[derive(Clone, Debug)]
 pub struct Started {
@@ -26,14 +29,16 @@ pub struct Started {
     pub failed: u32,
     /// The last word, if it was not acknowledged.
     pub refusal: Option<String>,
+    /// What was wrong with the first look at it, at another node.
+    pub read_back: Option<String>,
 }
 
 /// Loads the definitions, at any node.
 ///
 /// # Errors
 /// One is refused.
-pub async fn publish(clients: &Clients, patience: Duration) -> Result<()> {
-    for kind in KINDS {
+pub async fn publish(clients: &Clients, kinds: &[Kind], patience: Duration) -> Result<()> {
+    for kind in kinds {
         let request = v1::LoadWorkflowDefinitionRequest { document: kind.document(), ..Default::default() };
         let answer = clients.persist(0, patience, |channel| {
             let request = timed(request.clone());
@@ -108,7 +113,7 @@ pub async fn submit(clients: &Clients, node: usize, kind: Kind, intended: Instan
     let run_id = Uuid::now_v7();
     let request = v1::SubmitRunRequest {
         run_id: run_id.to_string(),
-        definition_id: kind.definition_id().to_owned(),
+        definition_id: kind.definition_id(),
         project_id: "chaos".to_owned(),
         input: Some(Json::new(kind.input().as_bytes().to_vec())),
         ..Default::default()
@@ -120,5 +125,16 @@ pub async fn submit(clients: &Clients, node: usize, kind: Kind, intended: Instan
     let answer = answer.await;
     let refusal = answer.result.as_ref().err().map(|status| format!("{:?}: {}", status.code(), status.message()));
     let acknowledged = refusal.is_none().then(|| intended.elapsed());
-    Started { run_id, kind, acknowledged, failed: answer.failed, refusal }
+    let read_back = if acknowledged.is_some() { read_back(clients, node + 1, run_id).await } else { None };
+    Started { run_id, kind, acknowledged, failed: answer.failed, refusal, read_back }
+}
+
+/// One look, without a retry, at another node than the one that took it: it may pass, but it may not be unknown.
+async fn read_back(clients: &Clients, node: usize, run_id: Uuid) -> Option<String> {
+    let request = timed(v1::GetRunRequest { run_id: run_id.to_string() });
+    let look = async { clients.run_control(node).get_run(request).await };
+    match tokio::time::timeout(LOOK_MAX, look).await {
+        Ok(Err(status)) if !passes(&status) => Some(format!("{:?}: {}", status.code(), status.message())),
+        _ => None,
+    }
 }

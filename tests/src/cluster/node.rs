@@ -28,6 +28,8 @@ pub struct Node {
     pub data: PathBuf,
     /// Standard error of all its boots.
     pub log: PathBuf,
+    /// Put over its configuration.
+    pub environment: Vec<(String, String)>,
     /// Its wall clock is wrong by this much.
     pub skew_seconds: i64,
     pub boots: u32,
@@ -38,7 +40,19 @@ pub struct Node {
 impl Node {
     pub fn new(place: usize, name: String, ip: Ipv4Addr, args: Vec<String>, folder: &Path) -> Self {
         let (data, log) = (folder.join(&name), folder.join(format!("{name}.log")));
-        Self { name, place, ip, args, data, log, skew_seconds: 0, boots: 0, child: None, slow: None }
+        Self {
+            name,
+            place,
+            ip,
+            args,
+            data,
+            log,
+            environment: Vec::new(),
+            skew_seconds: 0,
+            boots: 0,
+            child: None,
+            slow: None,
+        }
     }
 
     pub fn url(&self) -> String {
@@ -58,6 +72,7 @@ impl Node {
         writeln!(log, "==== boot {} of {}", self.boots, self.name)?;
         let mut command = net.command(self.place, &crate::process::binary()?);
         command.args(&self.args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        command.envs(self.environment.iter().map(|(key, value)| (key, value)));
         if std::env::var_os("RUST_LOG").is_none() {
             command.env("RUST_LOG", "info,openraft=warn,ractor=warn,ractor_cluster=error");
         }

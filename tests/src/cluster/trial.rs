@@ -1,30 +1,27 @@
-//! One trial from start to proof.
+//! One trial: a fleet under load, and what a test may ask of it while it breaks things.
 
-use super::check::{self, agree};
+use super::Fleet;
 use super::client::{Clients, passes, timed};
 use super::consumer::Consumer;
-use super::definitions::QUEUE;
+use super::definitions::{KINDS, Kind, QUEUE};
 use super::load::{self, Load, Started};
-use super::net::Net;
 use super::pace::Pace;
 use super::setup::Shape;
-use super::{Fleet, serial};
 use crate::worker::Echo;
 use anyhow::{Context, Result, bail, ensure};
 use futures::StreamExt;
-use granary_proto::v1::{self, cluster_client::ClusterClient, run_control_client::RunControlClient};
-use std::path::{Path, PathBuf};
+use granary_proto::v1::{self, cluster_client::ClusterClient};
 use std::time::{Duration, Instant};
-use tonic::Code;
+use uuid::Uuid;
 
 /// Between two looks at something that becomes true by itself.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long a read of a healed cluster is repeated.
-const READ_MAX: Duration = Duration::from_secs(30);
-/// Runs read at the same time.
-const READERS: usize = 16;
-/// Faults that are printed; the number of all is printed too.
-const SHOWN_MAX: usize = 20;
+/// How long a question about the cluster is repeated.
+const ASK_MAX: Duration = Duration::from_secs(30);
+/// How long a node may be silent to one who asks once.
+const ANSWER_MAX: Duration = Duration::from_secs(6);
+/// Submissions at once, beside the load.
+const SUBMITTERS: usize = 16;
 
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -50,7 +47,7 @@ impl Plan {
         Self {
             name,
             nodes: 3,
-            rate: 15.0,
+            rate: 12.0,
             workers: 3,
             cuts: false,
             shape: Shape::default(),
@@ -59,114 +56,41 @@ impl Plan {
             clocks_are_wrong: false,
         }
     }
+
+    /// As [`Plan::new`], on a network that can be cut.
+    pub fn cutting(name: &'static str) -> Self {
+        Self { cuts: true, ..Self::new(name) }
+    }
 }
 
-pub struct Trial {
-    // Clients go before the fleet they speak to.
-    load: Option<Load>,
-    consumers: Vec<Consumer>,
-    echoes: Vec<Echo>,
+pub struct Trial<'a> {
+    pub(super) load: Option<Load>,
+    pub(super) consumers: Vec<Consumer>,
+    pub(super) echoes: Vec<Echo>,
     pub clients: Clients,
     pub pace: Pace,
-    pub fleet: Fleet,
+    pub fleet: &'a mut Fleet,
     pub plan: Plan,
-    started: Vec<Started>,
-    /// Lines for the report.
-    notes: Vec<String>,
+    pub(super) started: Vec<Started>,
 }
 
-/// What the proof found.
-#[derive(Debug, Default)]
-pub struct Report {
-    pub started: usize,
-    pub acknowledged: usize,
-    pub failed_tries: u64,
-    pub attempts: usize,
-    pub uncertain: usize,
-    pub faults: Vec<String>,
-}
-
-/// Runs `faults` under load on a fresh fleet, then proves that nothing was lost or doubled.
-///
-/// # Errors
-/// What the trial itself says; the fleet does not heal; the proof fails. The logs are kept then, and their place is told.
-pub fn trial<F>(plan: Plan, faults: F) -> Result<()>
-where
-    F: AsyncFnOnce(&mut Trial) -> Result<()> + Send,
-{
-    // A thread of its own: it moves to the trial's network and never comes back.
-    std::thread::scope(|scope| scope.spawn(|| run(plan, faults)).join())
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
-fn run<F: AsyncFnOnce(&mut Trial) -> Result<()>>(plan: Plan, faults: F) -> Result<()> {
-    let _turn = serial::turn()?;
-    let net = if plan.cuts { Net::of_namespaces()? } else { Net::of_any_kind() };
-    let entrance = net.entrance();
-    entrance.enter()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        // A thread that stays outside would only find nobody there: the calls fail, and the trial says so.
-        .on_thread_start(move || {
-            let _ = entrance.enter();
-        })
-        .build()?;
-    let folder = tempfile::Builder::new().prefix("granary-chaos-").tempdir()?;
-    let name = plan.name;
-    let outcome = runtime.block_on(async {
-        let fleet = Fleet::start(folder.path(), net, plan.nodes, plan.shape.clone())?;
-        let mut trial = Trial::new(plan, fleet).await?;
-        let broken = faults(&mut trial).await.context("while things were being broken");
-        let proven = match broken {
-            Ok(()) => trial.prove().await.map(drop),
-            Err(error) => Err(error),
-        };
-        trial.echoes.iter().for_each(Echo::stop);
-        proven
-    });
-    runtime.shutdown_timeout(Duration::from_secs(2));
-    outcome.map_err(|error| match keep_logs(folder.path(), name) {
-        Ok(kept) => error.context(format!("logs of the nodes: {}", kept.display())),
-        Err(_) => error,
-    })
-}
-
-/// Copies the logs to where they outlive the trial.
-fn keep_logs(folder: &Path, name: &str) -> Result<PathBuf> {
-    let binary = crate::process::binary()?;
-    let kept = binary.parent().context("a binary lies in a folder")?.join("chaos").join(name);
-    std::fs::create_dir_all(&kept)?;
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "log" || extension == "yaml") {
-            std::fs::copy(&path, kept.join(path.file_name().context("a file has a name")?))?;
-        }
-    }
-    Ok(kept)
-}
-
-impl Trial {
-    async fn new(plan: Plan, fleet: Fleet) -> Result<Self> {
+impl<'a> Trial<'a> {
+    /// Takes a fleet that is ready, and sees the load going.
+    ///
+    /// # Errors
+    /// The load does not get going.
+    pub async fn new(plan: Plan, fleet: &'a mut Fleet) -> Result<Self> {
         let clients = fleet.clients()?;
-        load::publish(&clients, plan.patience).await?;
+        load::publish(&clients, &KINDS, plan.patience).await?;
         let pace = Pace::default();
         let echoes = (0..plan.workers).map(|n| Echo::among(clients.clone(), n, &[QUEUE], 64, pace.clone())).collect();
         let consumers = (0..2).map(|n| Consumer::start(clients.clone(), &format!("consumer-{n}"), n)).collect();
-        let load = Load::start(clients.clone(), plan.rate, plan.patience, pace.clone());
-        let mut trial = Self {
-            load: Some(load),
-            consumers,
-            echoes,
-            clients,
-            pace,
-            fleet,
-            plan,
-            started: Vec::new(),
-            notes: Vec::new(),
-        };
-        // Before anything is broken it has to work.
-        trial.progress(20, Duration::from_secs(60)).await.context("the load does not get going")?;
+        let load = (plan.rate > 0.0).then(|| Load::start(clients.clone(), plan.rate, plan.patience, pace.clone()));
+        let mut trial = Self { load, consumers, echoes, clients, pace, fleet, plan, started: Vec::new() };
+        if trial.load.is_some() {
+            // Before anything is broken it has to work.
+            trial.progress(20, Duration::from_secs(60)).await.context("the load does not get going")?;
+        }
         Ok(trial)
     }
 
@@ -178,7 +102,8 @@ impl Trial {
         let (wanted, deadline) = (self.pace.signs() + signs, Instant::now() + within);
         while self.pace.signs() < wanted {
             if Instant::now() > deadline {
-                bail!("{} of {signs} signs of progress within {within:?}", signs - (wanted - self.pace.signs()));
+                let left = wanted.saturating_sub(self.pace.signs());
+                bail!("{} of {signs} signs of progress within {within:?}", signs.saturating_sub(left));
             }
             tokio::time::sleep(LOOK_EVERY / 4).await;
         }
@@ -190,7 +115,7 @@ impl Trial {
         tokio::time::sleep(time).await;
     }
 
-    /// Measures the longest time without progress from a fault on, until the work has its pace again.
+    /// Measures the longest time without progress since the last [`Pace::restart`], once the work has its pace again.
     ///
     /// # Errors
     /// It does not get its pace again.
@@ -201,10 +126,41 @@ impl Trial {
         Ok(gap)
     }
 
-    pub fn note(&mut self, line: impl Into<String>) {
-        let line = line.into();
-        println!("{}: {line}", self.plan.name);
-        self.notes.push(line);
+    pub fn note(&self, line: impl AsRef<str>) {
+        println!("{}: {}", self.plan.name, line.as_ref());
+    }
+
+    /// Starts `number` runs of one kind beside the load, as fast as they are taken. The proof covers them.
+    ///
+    /// # Errors
+    /// The definition is refused.
+    pub async fn submit(&mut self, kind: Kind, number: usize) -> Result<Vec<Uuid>> {
+        load::publish(&self.clients, &[kind], self.plan.patience).await?;
+        let (clients, patience) = (&self.clients, self.plan.patience);
+        let started: Vec<Started> = futures::stream::iter(0..number)
+            .map(|n| load::submit(clients, n, kind, Instant::now(), patience))
+            .buffer_unordered(SUBMITTERS)
+            .collect()
+            .await;
+        let ids = started.iter().map(|one| one.run_id).collect();
+        self.started.extend(started);
+        Ok(ids)
+    }
+
+    /// Whether the ends of these runs came to all consumers.
+    ///
+    /// # Errors
+    /// They do not in time; says how many are missing.
+    pub async fn ends_of(&self, runs: &[Uuid], within: Duration) -> Result<Duration> {
+        let (begin, mut open) = (Instant::now(), runs.iter().map(Uuid::to_string).collect::<Vec<_>>());
+        loop {
+            open.retain(|run| !self.consumers.iter().all(|consumer| consumer.has_end_of(run)));
+            if open.is_empty() {
+                return Ok(begin.elapsed());
+            }
+            ensure!(begin.elapsed() < within, "{} of {} runs did not end within {within:?}", open.len(), runs.len());
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 
     /// One more node, which joins by itself. Gives its place.
@@ -223,10 +179,46 @@ impl Trial {
     /// # Errors
     /// No node answers.
     pub async fn status(&self) -> Result<v1::GetClusterResponse> {
-        let answer = self.clients.persist(0, READ_MAX, |channel| async move {
+        let answer = self.clients.persist(0, ASK_MAX, |channel| async move {
             ClusterClient::new(channel).get_cluster(timed(v1::GetClusterRequest {})).await
         });
         answer.await.result.context("status of the cluster")
+    }
+
+    /// Takes a member out for good.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub async fn remove(&self, name: &str) -> Result<()> {
+        let answer = self.clients.persist(0, ASK_MAX, |channel| {
+            let request = timed(v1::RemoveNodeRequest { node: name.to_owned() });
+            async move { ClusterClient::new(channel).remove_node(request).await }
+        });
+        answer.await.result.map(drop).with_context(|| format!("remove {name}"))
+    }
+
+    /// Moves everything off a member, or takes that back.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub async fn drain(&self, name: &str, undo: bool) -> Result<()> {
+        let answer = self.clients.persist(0, ASK_MAX, |channel| {
+            let request = timed(v1::DrainNodeRequest { node: name.to_owned(), undo });
+            async move { ClusterClient::new(channel).drain_node(request).await }
+        });
+        answer.await.result.map(drop).with_context(|| format!("drain {name}"))
+    }
+
+    /// Hands a shard to a member.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub async fn transfer(&self, shard: u32, name: &str) -> Result<()> {
+        let answer = self.clients.persist(0, ASK_MAX, |channel| {
+            let request = timed(v1::TransferShardRequest { shard, node: name.to_owned() });
+            async move { ClusterClient::new(channel).transfer_shard(request).await }
+        });
+        answer.await.result.map(drop).with_context(|| format!("transfer shard {shard} to {name}"))
     }
 
     /// The place of the node that leads most shards.
@@ -245,10 +237,10 @@ impl Trial {
         self.fleet.nodes().iter().position(|node| node.name == name).with_context(|| format!("no node {name}"))
     }
 
-    /// Waits until what the cluster says about itself pleases.
+    /// Waits until what the cluster says about itself leaves nothing open.
     ///
     /// # Errors
-    /// It does not in time; says what it said last.
+    /// It does not in time; says what is open.
     pub async fn until<P>(&self, what: &str, within: Duration, mut open: P) -> Result<()>
     where
         P: FnMut(&v1::GetClusterResponse) -> Vec<String>,
@@ -267,145 +259,24 @@ impl Trial {
         }
     }
 
-    /// Ends the load, heals everything, waits for the end of every run and reads all of them.
+    /// Whether a node, asked once and without a retry, tells of a run nothing that is old or wrong: it may be unable to say, but it
+    /// may not deny the run, nor show it as it was before its end, which the others have told.
     ///
     /// # Errors
-    /// The fleet does not heal; a run does not end; a promise was broken.
-    async fn prove(&mut self) -> Result<Report> {
-        if let Some(load) = self.load.take() {
-            self.started = load.stop().await?;
-        }
-        self.fleet.heal().context("heal the fleet")?;
-        let deadline = Instant::now() + self.plan.settle;
-        let mut report = Report { started: self.started.len(), ..Report::default() };
-        let acknowledged: Vec<Started> = self.started.iter().filter(|s| s.acknowledged.is_some()).cloned().collect();
-        report.acknowledged = acknowledged.len();
-        report.failed_tries = self.started.iter().map(|s| u64::from(s.failed)).sum();
-        for started in &self.started {
-            if let Some(refusal) = &started.refusal {
-                report.faults.push(format!("run {} was never acknowledged: {refusal}", started.run_id));
-            }
-        }
-        let silent = self.wait_for_ends(&acknowledged, deadline).await;
-        report.faults.extend(silent.into_iter().map(|run| format!("run {run}: its end never came to the consumers")));
-        self.read_all(&acknowledged, &mut report).await;
-        let seen: Vec<_> = self.echoes.iter().map(Echo::seen).collect();
-        report.faults.extend(check::workers::faults(&seen));
-        report.faults.extend(self.consumers.iter().flat_map(Consumer::faults));
-        if self.fleet.size() > 1 {
-            let replicas = self.fleet.size().min(3);
-            let settled = self.until("agreement of the replicas", READ_MAX * 2, |s| agree::unsettled(s, replicas));
-            if let Err(error) = settled.await {
-                report.faults.push(format!("{error:#}"));
-            }
-        }
-        self.print(&report);
-        let shown = report.faults.iter().take(SHOWN_MAX).cloned().collect::<Vec<_>>().join("\n  ");
-        ensure!(report.faults.is_empty(), "{} faults:\n  {shown}", report.faults.len());
-        ensure!(report.acknowledged > 0, "no run was made, so nothing is proven");
-        Ok(report)
-    }
-
-    /// Runs whose last event did not come to all consumers in time.
-    async fn wait_for_ends(&self, runs: &[Started], deadline: Instant) -> Vec<String> {
-        let mut open: Vec<String> = runs.iter().map(|started| started.run_id.to_string()).collect();
-        loop {
-            open.retain(|run| !self.consumers.iter().all(|consumer| consumer.has_end_of(run)));
-            if open.is_empty() || Instant::now() > deadline {
-                return open;
-            }
-            tokio::time::sleep(LOOK_EVERY).await;
-        }
-    }
-
-    async fn read_all(&self, runs: &[Started], report: &mut Report) {
-        let mut reads = futures::stream::iter(runs.iter().enumerate())
-            .map(|(n, started)| self.read(n, started))
-            .buffer_unordered(READERS);
-        while let Some(read) = reads.next().await {
-            match read {
-                Ok(read) => {
-                    let outcomes = read.journal.iter().filter(|entry| entry.r#type == "AttemptOutcomeRecorded");
-                    report.uncertain += outcomes.filter(|entry| entry.outcome == "Uncertain").count();
-                    report.attempts += read.journal.iter().filter(|e| e.r#type == "AttemptCreated").count();
-                    report.faults.extend(check::faults(&read, self.plan.clocks_are_wrong));
+    /// The node said something old or wrong.
+    pub async fn is_honest(&self, place: usize, ended: &[Uuid]) -> Result<()> {
+        for run in ended {
+            let request = timed(v1::GetRunGraphRequest { run_id: run.to_string(), ..Default::default() });
+            let ask = async { self.clients.engine(place).get_run_graph(request).await };
+            match tokio::time::timeout(ANSWER_MAX, ask).await {
+                Ok(Ok(graph)) => {
+                    let state = graph.into_inner().state;
+                    ensure!(state == "Completed", "node {place} shows the ended run {run} as {state}");
                 }
-                Err(error) => report.faults.push(format!("{error:#}")),
+                Ok(Err(status)) => ensure!(passes(&status), "node {place} says of the ended run {run}: {status}"),
+                Err(_) => {}
             }
         }
+        Ok(())
     }
-
-    /// The journal from one node, the graph from the next.
-    async fn read(&self, n: usize, started: &Started) -> Result<check::Read> {
-        let run_id = started.run_id.to_string();
-        let journal = self.journal(n, &run_id).await.with_context(|| format!("journal of run {run_id}"))?;
-        let answer =
-            self.clients.persist(n + 1, READ_MAX, |channel| {
-                let request = v1::GetRunGraphRequest { run_id: run_id.clone(), ..Default::default() };
-                async move {
-                    v1::workflow_engine_client::WorkflowEngineClient::new(channel).get_run_graph(timed(request)).await
-                }
-            });
-        let graph = answer.await.result.with_context(|| format!("graph of run {run_id}"))?;
-        let heard = self.consumers.iter().map(|consumer| consumer.heard_of(&run_id)).collect();
-        Ok(check::Read { started: started.clone(), journal, graph, heard })
-    }
-
-    async fn journal(&self, n: usize, run_id: &str) -> Result<Vec<v1::JournalEntry>> {
-        let mut entries = Vec::new();
-        let mut after = 0;
-        loop {
-            let request = v1::ReadJournalRequest { run_id: run_id.to_owned(), after, page_size: 0 };
-            let answer = self.clients.persist(n, READ_MAX, |channel| {
-                let request = timed(request.clone());
-                async move { RunControlClient::new(channel).read_journal(request).await }
-            });
-            let page = answer.await.result?;
-            entries.extend(page.entries);
-            if page.next_after == 0 {
-                return Ok(entries);
-            }
-            after = page.next_after;
-        }
-    }
-
-    /// What a node says about a run when it is asked once, without a retry: what a client sees that gives up at once.
-    pub async fn ask_once(&self, place: usize, run_id: &str) -> Result<v1::RunGraph, tonic::Status> {
-        let request = timed(v1::GetRunGraphRequest { run_id: run_id.to_owned(), ..Default::default() });
-        let answer = tokio::time::timeout(Duration::from_secs(6), async {
-            self.clients.engine(place).get_run_graph(request).await
-        });
-        match answer.await {
-            Ok(answer) => answer.map(tonic::Response::into_inner),
-            Err(_) => Err(tonic::Status::deadline_exceeded("no answer at all")),
-        }
-    }
-
-    fn print(&self, report: &Report) {
-        let (gap, at) = self.pace.longest_gap();
-        let mut waits: Vec<Duration> = self.started.iter().filter_map(|s| s.acknowledged).collect();
-        waits.sort();
-        let quantile = |of: usize| waits.get(waits.len().saturating_sub(1) * of / 100).copied().unwrap_or_default();
-        let (streams, again) = self.consumers.iter().map(Consumer::figures).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
-        println!(
-            "{}: {} runs, {} acknowledged (p50 {:.0?}, p99 {:.0?}, max {:.0?}) after {} failed tries; {} attempts, {} uncertain; \
-             consumers: {streams} streams, {again} events again; longest time without progress since the last fault {gap:.2?} (at \
-             {at:.0?}); {} faults",
-            self.plan.name,
-            report.started,
-            report.acknowledged,
-            quantile(50),
-            quantile(99),
-            quantile(100),
-            report.failed_tries,
-            report.attempts,
-            report.uncertain,
-            report.faults.len()
-        );
-    }
-}
-
-/// Whether an answer is one that a client may get while things are broken: a word that passes, never "not found".
-pub fn may_pass(status: &tonic::Status) -> bool {
-    passes(status) && status.code() != Code::NotFound
 }

@@ -4,3 +4,14 @@
 //! The short ones run with all tests. The long ones are ignored there and run by `cargo xtask chaos`.
 
 mod alone;
+mod clock;
+mod counts;
+mod cut;
+mod disk;
+mod founding;
+mod freeze;
+mod join;
+mod kill;
+mod restart;
+mod timers;
+mod volume;

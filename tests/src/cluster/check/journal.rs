@@ -1,7 +1,7 @@
 //! The journal of a run adds up: one end, each step done as often as it should be, no attempt with two ends, no step with two
 //! workers at the same time, no timer early.
 
-use crate::cluster::definitions::{Kind, NAP_MS};
+use crate::cluster::definitions::Kind;
 use granary_proto::v1;
 use std::collections::HashMap;
 
@@ -63,18 +63,18 @@ fn fires(journal: &[v1::JournalEntry]) -> impl Iterator<Item = &v1::JournalEntry
 }
 
 fn timers(journal: &[v1::JournalEntry], kind: Kind) -> Option<String> {
-    let (wanted, found) = (usize::from(kind.around_timer().is_some()), fires(journal).count());
+    let (wanted, found) = (usize::from(kind.nap_ms().is_some()), fires(journal).count());
     (wanted != found).then(|| format!("its timer fired {found} times instead of {wanted}"))
 }
 
 /// The owners' clocks say when the timer was set and when it fired. Where clocks are wrong, the claim of the next step as the
 /// workers saw it counts instead (see `workers`).
 pub fn early_timers(journal: &[v1::JournalEntry], kind: Kind) -> Option<String> {
-    let (before, _) = kind.around_timer()?;
+    let nap = i64::try_from(kind.nap_ms()?).ok()?;
     let good = |e: &&v1::JournalEntry| e.r#type == "AttemptOutcomeRecorded" && e.outcome == "Succeeded";
-    let set = journal.iter().filter(good).find(|e| e.step_id == before).and_then(millis)?;
+    let set = journal.iter().filter(good).find(|e| e.step_id == "before").and_then(millis)?;
     let fired = fires(journal).next().and_then(millis)?;
-    (fired < set + NAP_MS as i64).then(|| format!("its timer of {NAP_MS} ms fired after {} ms", fired - set))
+    (fired < set + nap).then(|| format!("its timer of {nap} ms fired after {} ms", fired - set))
 }
 
 fn millis(entry: &v1::JournalEntry) -> Option<i64> {
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_good_journal_has_no_fault() {
-        assert_eq!(faults(&nap(), Kind::Nap), Vec::<String>::new());
+        assert_eq!(faults(&nap(), Kind::Nap(2)), Vec::<String>::new());
     }
 
     #[test]
@@ -134,20 +134,20 @@ mod tests {
     fn an_early_a_second_and_a_missing_fire_are_found() {
         let mut early = nap();
         early[3].at = Some(second(2));
-        assert_eq!(early_timers(&early, Kind::Nap).as_deref(), Some("its timer of 2000 ms fired after 1000 ms"));
-        assert_eq!(early_timers(&nap(), Kind::Nap), None);
+        assert_eq!(early_timers(&early, Kind::Nap(2)).as_deref(), Some("its timer of 2000 ms fired after 1000 ms"));
+        assert_eq!(early_timers(&nap(), Kind::Nap(2)), None);
         let mut twice = nap();
         twice.insert(4, twice[3].clone());
-        assert_eq!(timers(&twice, Kind::Nap).as_deref(), Some("its timer fired 2 times instead of 1"));
+        assert_eq!(timers(&twice, Kind::Nap(2)).as_deref(), Some("its timer fired 2 times instead of 1"));
         let mut never = nap();
         never.remove(3);
-        assert_eq!(timers(&never, Kind::Nap).as_deref(), Some("its timer fired 0 times instead of 1"));
+        assert_eq!(timers(&never, Kind::Nap(2)).as_deref(), Some("its timer fired 0 times instead of 1"));
     }
 
     #[test]
     fn a_run_that_failed_is_a_fault() {
         let mut failed = nap();
         failed[6].r#type = "RunFailed".into();
-        assert_eq!(faults(&failed, Kind::Nap), ["the journal ends with RunFailed"]);
+        assert_eq!(faults(&failed, Kind::Nap(2)), ["the journal ends with RunFailed"]);
     }
 }
