@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::metadata::MetadataValue;
 
 /// Between two subscriptions.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -67,12 +68,17 @@ pub struct Consumer {
 impl Consumer {
     /// Reads everything from the earliest event on, first from node `first`.
     pub fn start(clients: Clients, name: &str, first: usize) -> Self {
+        Self::start_of(clients, None, name, first)
+    }
+
+    /// As [`Consumer::start`], of another tenant than ours.
+    pub fn start_of(clients: Clients, tenant: Option<&'static str>, name: &str, first: usize) -> Self {
         let notes = Arc::new(Mutex::new(Notes::default()));
         let (given, name) = (notes.clone(), name.to_owned());
         let work = tokio::spawn(async move {
             for n in first.. {
                 // Whatever ended the stream, the answer is the next node.
-                let _ = tokio::time::timeout(MOVE_EVERY, read(&clients, n, &name, &given)).await;
+                let _ = tokio::time::timeout(MOVE_EVERY, read(&clients, n, tenant, &name, &given)).await;
                 lock(&given).sessions += 1;
                 tokio::time::sleep(PAUSE).await;
             }
@@ -87,6 +93,11 @@ impl Consumer {
 
     pub fn heard_of(&self, run_id: &str) -> Heard {
         lock(&self.notes).runs.get(run_id).cloned().unwrap_or_default()
+    }
+
+    /// Runs of which anything was heard.
+    pub fn runs(&self) -> usize {
+        lock(&self.notes).runs.len()
     }
 
     /// Everything that was wrong with the order of what came, as sentences.
@@ -116,12 +127,22 @@ pub fn is_end(kind: &str) -> bool {
     matches!(kind.rsplit('.').next(), Some("workflow-run-completed" | "workflow-run-failed" | "workflow-run-cancelled"))
 }
 
-async fn read(clients: &Clients, n: usize, name: &str, notes: &Mutex<Notes>) -> Result<()> {
+async fn read(
+    clients: &Clients,
+    n: usize,
+    tenant: Option<&'static str>,
+    name: &str,
+    notes: &Mutex<Notes>,
+) -> Result<()> {
     let (requests, outgoing) = mpsc::channel(16);
     let subscribe = v1::Subscribe { cursor_name: name.to_owned(), from: "earliest".to_owned(), ..Default::default() };
     let first = v1::subscribe_events_request::Request::Subscribe(subscribe);
     requests.send(v1::SubscribeEventsRequest { request: Some(first) }).await?;
-    let mut stream = clients.engine(n).subscribe_events(ReceiverStream::new(outgoing)).await?.into_inner();
+    let mut request = tonic::Request::new(ReceiverStream::new(outgoing));
+    if let Some(tenant) = tenant {
+        request.metadata_mut().insert(granary::tenant::TENANT_HEADER, MetadataValue::from_static(tenant));
+    }
+    let mut stream = clients.engine(n).subscribe_events(request).await?.into_inner();
     while let Some(response) = tokio::time::timeout(SILENCE_MAX, stream.message()).await?? {
         {
             let mut notes = lock(notes);

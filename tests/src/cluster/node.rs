@@ -221,7 +221,7 @@ pub fn signal(pid: u32, with: Signal) {
 
 /// One plain HTTP request: no client library is needed to ask a probe.
 fn probe(address: SocketAddr, path: &str) -> Option<(u16, String)> {
-    const ANSWER_BYTES_MAX: u64 = 64 << 10;
+    const ANSWER_BYTES_MAX: u64 = 1 << 20;
     let mut stream = TcpStream::connect_timeout(&address, PROBE_MAX).ok()?;
     stream.set_read_timeout(Some(PROBE_MAX)).ok()?;
     stream.set_write_timeout(Some(PROBE_MAX)).ok()?;

@@ -71,6 +71,15 @@ impl Trial<'_> {
                 report.faults.push(format!("{error:#}"));
             }
         }
+        if self.stranger.runs() > 0 {
+            report.faults.push(format!("another tenant heard of {} of our runs", self.stranger.runs()));
+        }
+        for node in self.fleet.nodes() {
+            let log = std::fs::read_to_string(&node.log).unwrap_or_default();
+            report.faults.extend(check::nodes::log_faults(&node.name, &log));
+            let metrics = node.probe("/metrics").map(|(_, text)| text).unwrap_or_default();
+            report.faults.extend(check::nodes::metrics_faults(&node.name, &metrics));
+        }
         self.echoes.iter().for_each(Echo::stop);
         self.print(&report);
         let shown = report.faults.iter().take(SHOWN_MAX).cloned().collect::<Vec<_>>().join("\n  ");

@@ -66,6 +66,8 @@ impl Plan {
 pub struct Trial<'a> {
     pub(super) load: Option<Load>,
     pub(super) consumers: Vec<Consumer>,
+    /// Reads as another tenant and must hear nothing.
+    pub(super) stranger: Consumer,
     pub(super) echoes: Vec<Echo>,
     pub clients: Clients,
     pub pace: Pace,
@@ -85,8 +87,9 @@ impl<'a> Trial<'a> {
         let pace = Pace::default();
         let echoes = (0..plan.workers).map(|n| Echo::among(clients.clone(), n, &[QUEUE], 64, pace.clone())).collect();
         let consumers = (0..2).map(|n| Consumer::start(clients.clone(), &format!("consumer-{n}"), n)).collect();
+        let stranger = Consumer::start_of(clients.clone(), Some("stranger"), "consumer-0", 0);
         let load = (plan.rate > 0.0).then(|| Load::start(clients.clone(), plan.rate, plan.patience, pace.clone()));
-        let mut trial = Self { load, consumers, echoes, clients, pace, fleet, plan, started: Vec::new() };
+        let mut trial = Self { load, consumers, stranger, echoes, clients, pace, fleet, plan, started: Vec::new() };
         if trial.load.is_some() {
             // Before anything is broken it has to work.
             trial.progress(20, Duration::from_secs(60)).await.context("the load does not get going")?;

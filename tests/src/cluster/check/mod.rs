@@ -4,6 +4,7 @@ pub mod agree;
 pub mod events;
 pub mod graph;
 pub mod journal;
+pub mod nodes;
 pub mod workers;
 
 /// Everything known about one run, read from nodes after the faults.
