@@ -5,10 +5,12 @@ use super::client::timed;
 use super::consumer::Consumer;
 use super::load::Started;
 use super::trial::Trial;
-use crate::worker::Echo;
+use crate::worker::{Echo, Seen};
 use anyhow::{Context, Result, ensure};
 use futures::StreamExt;
 use granary_proto::v1::{self, run_control_client::RunControlClient, workflow_engine_client::WorkflowEngineClient};
+use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -28,6 +30,8 @@ pub struct Report {
     pub attempts: usize,
     pub uncertain: usize,
     pub faults: Vec<String>,
+    /// Run → its journal in words, for those who look into a fault.
+    journals: HashMap<String, String>,
 }
 
 impl Trial<'_> {
@@ -82,6 +86,7 @@ impl Trial<'_> {
         }
         self.echoes.iter().for_each(Echo::stop);
         self.print(&report);
+        self.keep(&report, &seen)?;
         let shown = report.faults.iter().take(SHOWN_MAX).cloned().collect::<Vec<_>>().join("\n  ");
         ensure!(report.faults.is_empty(), "{} faults:\n  {shown}", report.faults.len());
         ensure!(report.acknowledged > 0, "no run was made, so nothing is proven");
@@ -111,6 +116,7 @@ impl Trial<'_> {
                     report.uncertain += outcomes.filter(|entry| entry.outcome == "Uncertain").count();
                     report.attempts += read.journal.iter().filter(|e| e.r#type == "AttemptCreated").count();
                     report.faults.extend(check::faults(&read, self.plan.clocks_are_wrong));
+                    report.journals.insert(read.started.run_id.to_string(), told(&read.journal));
                 }
                 Err(error) => report.faults.push(format!("{error:#}")),
             }
@@ -148,6 +154,28 @@ impl Trial<'_> {
         }
     }
 
+    /// Writes faults, and what is known of the runs they name, beside the nodes' logs, which are kept when a trial fails.
+    fn keep(&self, report: &Report, seen: &[Vec<Seen>]) -> Result<()> {
+        let mut text = report.faults.join("\n");
+        for (run, journal) in report.journals.iter().filter(|(run, _)| report.faults.iter().any(|f| f.contains(*run))) {
+            write!(text, "\n\n== run {run}\n{journal}")?;
+            for (worker, seen) in seen.iter().enumerate() {
+                for one in seen.iter().filter(|one| one.run_id == *run) {
+                    writeln!(
+                        text,
+                        "worker {worker} got {} of {}, {:.3?} ago",
+                        one.attempt_id,
+                        one.step_id,
+                        one.at.elapsed()
+                    )?;
+                }
+            }
+        }
+        writeln!(text, "\nwritten at {:?}", std::time::SystemTime::now())?;
+        std::fs::write(self.fleet.folder().join("faults.log"), text)?;
+        Ok(())
+    }
+
     fn print(&self, report: &Report) {
         let (gap, at) = self.pace.longest_gap();
         let mut waits: Vec<Duration> = self.started.iter().filter_map(|s| s.acknowledged).collect();
@@ -170,4 +198,27 @@ impl Trial<'_> {
             report.faults.len()
         );
     }
+}
+
+/// One line an entry.
+fn told(journal: &[v1::JournalEntry]) -> String {
+    let mut text = String::new();
+    for entry in journal {
+        let at = entry.at.unwrap_or_default();
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{:>4} {}.{:03} {} {} {} {} {} {}",
+            entry.number,
+            at.seconds,
+            at.nanos / 1_000_000,
+            entry.r#type,
+            entry.step_id,
+            entry.attempt_id,
+            entry.outcome,
+            entry.by,
+            entry.text
+        );
+    }
+    text
 }
