@@ -56,6 +56,8 @@ struct Next {
     reports: Vec<v1::Report>,
     /// Some outcome could not be taken and is offered again later.
     refused: bool,
+    /// Some outcome was taken.
+    taken: bool,
 }
 
 impl Echo {
@@ -145,7 +147,7 @@ impl Echo {
                         again.get_or_insert(tokio::time::Instant::now() + REPORT_AGAIN);
                         let since = refused_since.get_or_insert_with(Instant::now);
                         ensure!(since.elapsed() < REFUSED_MAX, "this node takes no outcomes");
-                    } else {
+                    } else if next.taken {
                         refused_since = None;
                     }
                     next.reports
@@ -203,6 +205,7 @@ impl Echo {
                         next.refused |= book.held.contains_key(&result.attempt_id);
                     } else {
                         book.held.remove(&result.attempt_id);
+                        next.taken = true;
                         self.pace.sign();
                     }
                 }

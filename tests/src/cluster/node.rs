@@ -192,6 +192,18 @@ impl Node {
         }
     }
 
+    /// Processor time of its present boot.
+    pub fn cpu(&self) -> Duration {
+        /// The kernel gives user space this unit on every architecture we run on.
+        const TICKS_PER_SECOND: u64 = 100;
+        let stat =
+            self.pid().and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()).unwrap_or_default();
+        // The name in brackets may hold blanks, so fields count from the last bracket.
+        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
+        let ticks: u64 = fields.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+        Duration::from_millis(ticks * 1_000 / TICKS_PER_SECOND)
+    }
+
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }

@@ -4,6 +4,7 @@ use super::check::{self, agree};
 use super::client::timed;
 use super::consumer::Consumer;
 use super::load::Started;
+use super::node::Node;
 use super::trial::Trial;
 use crate::worker::{Echo, Seen};
 use anyhow::{Context, Result, ensure};
@@ -181,11 +182,12 @@ impl Trial<'_> {
         let mut waits: Vec<Duration> = self.started.iter().filter_map(|s| s.acknowledged).collect();
         waits.sort();
         let quantile = |of: usize| waits.get(waits.len().saturating_sub(1) * of / 100).copied().unwrap_or_default();
+        let cpu: Vec<Duration> = self.fleet.nodes().iter().map(Node::cpu).collect();
         let (streams, again) = self.consumers.iter().map(Consumer::figures).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
         println!(
             "{}: {} runs, {} acknowledged (p50 {:.0?}, p99 {:.0?}, max {:.0?}) after {} failed tries; {} attempts, {} uncertain; \
              consumers: {streams} streams, {again} events again; longest time without progress since the last fault {gap:.2?} (at \
-             {at:.0?}); {} faults",
+             {at:.0?}); processor time of the last boots {cpu:.1?}; {} faults",
             self.plan.name,
             report.started,
             report.acknowledged,

@@ -21,9 +21,16 @@ pub fn faults(graph: &v1::RunGraph, journal: &[v1::JournalEntry], kind: Kind) ->
     if graph.last_outcome_sequence != last {
         faults.push(format!("the graph stands at fact {} and the journal at {last}", graph.last_outcome_sequence));
     }
-    let early = graph.timers.iter().filter(|timer| !timer.fired).count();
-    if early > 0 {
-        faults.push(format!("the graph has {early} timers that never fired"));
+    // Timers of other purposes (an attempt's time-out, the pause before the next) are set and cleared as faults have it.
+    let naps: Vec<bool> = graph.timers.iter().filter(|t| t.purpose == "step").map(|t| t.fired).collect();
+    let wanted = if kind.nap_ms().is_some() { vec![true] } else { Vec::new() };
+    if naps != wanted {
+        faults.push(format!("the graph has timers that fired ({naps:?}), and should have ({wanted:?})"));
+    }
+    let fired = graph.timers.iter().filter(|timer| timer.fired).count();
+    let told = journal.iter().filter(|entry| entry.r#type == "TimerFired").count();
+    if fired != told {
+        faults.push(format!("{fired} timers fired in the graph and {told} in the journal"));
     }
     faults
 }
