@@ -102,7 +102,8 @@ mod tests {
     /// [K6] Who is asked, from what is known.
     #[test]
     fn the_most_likely_owner_is_asked_first() {
-        let cases: [(Option<NodeId>, Option<NodeId>, &[NodeId], &[NodeId], Option<NodeId>); 9] = [
+        type Case<'a> = (Option<NodeId>, Option<NodeId>, &'a [NodeId], &'a [NodeId], Option<NodeId>);
+        let cases: [Case<'_>; 9] = [
             // Raft's word, the hint, the map.
             (Some(2), Some(3), &[1, 2, 3], &[2, 3], Some(2)),
             (None, Some(3), &[1, 2, 3], &[2, 3], Some(3)),

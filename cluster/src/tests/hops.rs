@@ -234,6 +234,23 @@ async fn a_frozen_owner_holds_up_nobody() {
     assert_eq!(reply.map(|reply| toy::number(&reply)), Ok(1));
 }
 
+/// [K7, FR-035] The owner hears a silo and is not heard by it: what was asked takes place, the caller is told that nobody knows,
+/// and once the cut is healed a repeat has no second effect.
+#[tokio::test]
+async fn a_cut_in_one_direction_is_an_unknown_outcome() {
+    let many = Many::start(2, 1);
+    many.lead(0, 1);
+    many.net.cut_one_way(1, 2);
+    let mut call = request("acme", "r", toy::PUT, &7u64.to_le_bytes(), None);
+    call.deadline = Instant::now() + Duration::from_millis(100);
+    let unknown = many.silo(2).call(call).await.expect_err("no answer arrives");
+    assert!(unknown.code == Code::Unavailable && unknown.message.contains("not known"), "{unknown}");
+    assert_eq!((many.sum(1, "r").await, many.commits(0)), (Ok(7), 1));
+    many.net.heal();
+    assert_eq!(many.put(2, "r", 7).await, Ok(7));
+    assert_eq!(many.commits(0), 1);
+}
+
 /// [K9] A full grain says so over the hop; so does a node that has too much to do, when the deadline comes.
 #[tokio::test]
 async fn overload_is_told_over_the_hop() {

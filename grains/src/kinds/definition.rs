@@ -5,7 +5,7 @@ use super::methods::definition::{ADD_VERSION, KIND, LIST, table};
 use super::methods::index::DEFINITIONS;
 use super::wire;
 use grain_contract::{
-    Code, Context, Corrupt, Decision, Effect, Grain, GrainId, GrainKind, GrainType, IndexChange, Message, Need,
+    Code, Context, Corrupt, Decision, Effect, Grain, GrainId, GrainKind, GrainType, IndexChange, Message, Method, Need,
     Rejection, Row, RowKey, Supply, Turn,
 };
 use granary_proto::{calls, storage, v1};
@@ -22,6 +22,11 @@ pub struct DefinitionType;
 impl GrainType for DefinitionType {
     fn kind(&self) -> GrainKind {
         GrainKind::new(KIND)
+    }
+
+    /// The same version again is known by its release id.
+    fn is_idempotent(&self, _: Method) -> bool {
+        true
     }
 
     fn load(&self, id: &GrainId, rows: Vec<Row>) -> Result<Box<dyn Grain>, Corrupt> {

@@ -98,7 +98,8 @@ pub mod definition {
 pub mod index {
     /// Every run; value: empty.
     pub const RUNS: &str = "runs";
-    /// Runs that have not ended; value: empty.
+    /// Runs that have not ended; value: [`grain_contract::NOTHING_TO_TELL`] if none of its attempts is open, otherwise empty
+    /// (empty too for a run of an older build that has none).
     pub const OPEN_RUNS: &str = "open-runs";
     /// Approvals that are pending; sort = request time (u64 big-endian) + approval id bytes; value: approval id.
     pub const PENDING_APPROVALS: &str = "pending-approvals";

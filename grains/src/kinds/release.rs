@@ -4,8 +4,8 @@
 use super::methods::release::{GET, KIND, PUT, table};
 use super::wire;
 use grain_contract::{
-    Code, Context, Corrupt, Decision, Effect, Grain, GrainId, GrainKind, GrainType, Message, Need, OutboxMessage,
-    Rejection, Row, Supply, Turn,
+    Code, Context, Corrupt, Decision, Effect, Grain, GrainId, GrainKind, GrainType, Message, Method, Need,
+    OutboxMessage, Rejection, Row, Supply, Turn,
 };
 use granary_proto::{calls, storage, v1};
 use prost::Message as _;
@@ -15,6 +15,11 @@ pub struct ReleaseType;
 impl GrainType for ReleaseType {
     fn kind(&self) -> GrainKind {
         GrainKind::new(KIND)
+    }
+
+    /// The same put again is known by its hash.
+    fn is_idempotent(&self, _: Method) -> bool {
+        true
     }
 
     fn load(&self, id: &GrainId, rows: Vec<Row>) -> Result<Box<dyn Grain>, Corrupt> {

@@ -79,6 +79,9 @@ pub struct Authority {
     /// Step runs whose newest ask is open. Ordered, so that whatever walks it is the same on every node.
     open: BTreeSet<Uuid>,
     pending_approvals: usize,
+    open_attempts: usize,
+    /// What the index of open runs says: there are open attempts, or nobody knows.
+    told_work: bool,
     changed: Changed,
 }
 
@@ -113,6 +116,8 @@ impl Authority {
             asked: HashMap::new(),
             open: BTreeSet::new(),
             pending_approvals: 0,
+            open_attempts: 0,
+            told_work: true,
             changed: Changed::default(),
         }
     }
@@ -180,7 +185,7 @@ impl Authority {
             }
             return;
         }
-        let pending = step.ask.is_pending_approval();
+        let (pending, at_work) = (step.ask.is_pending_approval(), step.ask.is_open_attempt());
         change(&mut step.ask);
         if !step.ask.is_open() {
             // Only an open ask is offered again, so its input has done its duty.
@@ -190,6 +195,11 @@ impl Authority {
         }
         if pending && !step.ask.is_pending_approval() {
             self.pending_approvals -= 1;
+        }
+        match (at_work, step.ask.is_open_attempt()) {
+            (true, false) => self.open_attempts -= 1,
+            (false, true) => self.open_attempts += 1,
+            _ => {}
         }
         self.touch(step_run);
     }

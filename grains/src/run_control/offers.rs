@@ -1,8 +1,10 @@
 //! Open attempts as work for workers: when they are made, and again after the owner's memory was lost.
 
+use super::runs_sort;
 use super::state::{Ask, Attempt, AttemptState, Step};
 use super::{Authority, Record};
-use grain_contract::{Effect, Offers, QueueName, WorkItem};
+use crate::kinds::methods::index::OPEN_RUNS;
+use grain_contract::{Effect, IndexChange, NOTHING_TO_TELL, Offers, QueueName, WorkItem};
 use granary_proto::v1::{Assignment, Waiting};
 use granary_proto::wire::Json;
 use prost::Message as _;
@@ -43,6 +45,19 @@ impl Authority {
                 _ => Effect::Offer(self.waiting_item(step, attempt, run_input)),
             });
         }
+    }
+
+    /// At the end of a turn: the index of open runs says whether the run has attempts that live in an owner's memory. So a new
+    /// owner loads only those that do, of a hundred thousand that wait (R15). One index row when that changes, none otherwise.
+    pub fn note_work(&mut self, record: &mut Record) {
+        let Some(run) = self.run.as_ref().filter(|run| !run.state.is_terminal()) else { return };
+        let has_work = self.open_attempts > 0;
+        if has_work == self.told_work {
+            return;
+        }
+        self.told_work = has_work;
+        let value = if has_work { Vec::new() } else { NOTHING_TO_TELL.to_vec() };
+        record.index.push(IndexChange::Put { index: OPEN_RUNS, sort: runs_sort(run.accepted), value });
     }
 
     /// Says who is at it, where the engine can only say that a worker is waited for.

@@ -36,6 +36,8 @@ impl Authority {
             }
         }
         authority.count_open();
+        // A run of before the index said so counts as "nobody knows" there, until it has work again.
+        authority.told_work = authority.run.is_none() || authority.open_attempts > 0;
         Ok(authority)
     }
 
@@ -74,6 +76,7 @@ impl Authority {
                 self.open.insert(*id);
             }
             self.pending_approvals += usize::from(step.ask.is_pending_approval());
+            self.open_attempts += usize::from(step.ask.is_open_attempt());
         }
     }
 

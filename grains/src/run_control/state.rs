@@ -170,6 +170,10 @@ impl Ask {
         }
     }
 
+    pub fn is_open_attempt(&self) -> bool {
+        matches!(self, Ask::Attempt(attempt) if !matches!(attempt.state, AttemptState::Ended(_)))
+    }
+
     pub fn is_pending_approval(&self) -> bool {
         matches!(self, Ask::Approval(approval) if approval.view.state == PENDING)
     }

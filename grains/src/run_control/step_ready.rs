@@ -157,6 +157,7 @@ impl Authority {
         }
         self.asked.insert(step.ask.id(), (step_run, step.number));
         self.open.insert(step_run);
+        self.open_attempts += usize::from(step.ask.is_open_attempt());
         self.steps.insert(step_run, step);
         self.touch(step_run);
     }

@@ -10,6 +10,7 @@ mod external;
 mod heavy;
 mod library;
 mod line;
+mod open_work;
 mod ordered;
 mod plans;
 mod refused_releases;

@@ -3,15 +3,19 @@
 use super::runs::is_ended;
 use super::{Api, HEADER_ROWS_MAX, check, header};
 use crate::tenant::Caller;
-use grain_contract::{Code, IndexEntry, Rejection, Timestamp, limits};
+use cluster::RowsOf;
+use grain_contract::{Code, IndexEntry, Rejection, Row, Table, Timestamp, limits};
 use grains::kinds::methods::{index, run};
 use granary_proto::v1;
 use prost::Message as _;
+use std::collections::HashMap;
 
 /// Index entries looked at for one page. A page may hold fewer runs than asked for, or none, and still have a next one.
 pub const ENTRIES_PER_PAGE_MAX: usize = 2_000;
 /// With a filter most entries may be passed over, so they are read in steps of at least this many while the page is empty.
 const STEP_MIN: usize = 16;
+/// Runs whose rows are read in one question to their owners: each may hold values of several MiB.
+const RUNS_AT_ONCE: usize = 16;
 /// Rows of one table of one open run that are read for it.
 const STEP_ROWS_MAX: usize = 2_000;
 const WAITING_ON: [&str; 9] =
@@ -47,18 +51,16 @@ impl Api {
             let left = page_size - answer.runs.len();
             let page = self.inner.silo.index_page(filter.index, &caller.tenant, &token, left, caller.deadline).await?;
             looked_at += page.entries.len().max(1);
-            for entry in &page.entries {
-                match filter.by_time(entry) {
-                    ByTime::Wanted => {}
-                    ByTime::TooNew => continue,
-                    // Newest first: all that follow are older still.
-                    ByTime::TooOld => return Ok(answer),
-                }
-                if let Some(run) = self.summary(caller, entry).await?
-                    && filter.wants(&run)
-                {
-                    answer.runs.push(run);
-                }
+            // Newest first: all that follow one that is too old are older still.
+            let recent = page.entries.iter().take_while(|entry| filter.by_time(entry) != ByTime::TooOld);
+            let recent: Vec<&IndexEntry> = recent.collect();
+            let wanted = recent.iter().copied().filter(|entry| filter.by_time(entry) == ByTime::Wanted);
+            for some in wanted.collect::<Vec<_>>().chunks(RUNS_AT_ONCE) {
+                let runs = self.summaries(caller, some).await?;
+                answer.runs.extend(runs.into_iter().filter(|run| filter.wants(run)));
+            }
+            if recent.len() < page.entries.len() {
+                return Ok(answer);
             }
             token = page.next_page_token;
             let full = answer.runs.len() == page_size;
@@ -73,24 +75,59 @@ impl Api {
 }
 
 impl Api {
-    /// One run of the list, from its rows; from its grain if it is open and has so many rows that a page of such runs would
-    /// be dear. `None` if it is not there (any more), or cannot be read by this build.
-    async fn summary(&self, caller: &Caller, entry: &IndexEntry) -> Result<Option<v1::Run>, Rejection> {
+    /// Runs of the list, from their rows: two questions to each owner for all of them. A run that is open and has so many rows
+    /// that a page of such runs would be dear is asked of its grain. Those that are not there (any more), or cannot be read by
+    /// this build, are left out.
+    async fn summaries(&self, caller: &Caller, entries: &[&IndexEntry]) -> Result<Vec<v1::Run>, Rejection> {
+        let tables = [run::table::HEADER, run::table::AUTHORITY];
+        let mut found = self.rows_of_each(caller, entries, tables, HEADER_ROWS_MAX).await?;
+        let is_open = |rows: &[Vec<Row>; 2]| {
+            let known = header(&rows[0]);
+            known.ended_ms == 0 && !known.definition_release_id.is_empty()
+        };
+        let open: Vec<usize> = (0..entries.len()).filter(|at| is_open(&found[*at])).collect();
+        let of_open: Vec<&IndexEntry> = open.iter().map(|at| entries[*at]).collect();
+        let tables = [run::table::STEP_RUNS, run::table::COMPENSATION];
+        let steps = self.rows_of_each(caller, &of_open, tables, STEP_ROWS_MAX).await?;
+        let mut steps: HashMap<usize, [Vec<Row>; 2]> = open.into_iter().zip(steps).collect();
+        let mut runs = Vec::with_capacity(entries.len());
+        for (at, entry) in entries.iter().enumerate() {
+            let rows = std::mem::take(&mut found[at]);
+            runs.extend(self.summary(caller, entry, rows, steps.remove(&at)).await?);
+        }
+        Ok(runs)
+    }
+
+    async fn rows_of_each(
+        &self,
+        caller: &Caller,
+        entries: &[&IndexEntry],
+        tables: [Table; 2],
+        limit: usize,
+    ) -> Result<Vec<[Vec<Row>; 2]>, Rejection> {
+        let question = |entry: &IndexEntry, table| RowsOf { grain: entry.grain.clone(), table, after: None, limit };
+        let questions = entries.iter().flat_map(|entry| tables.map(|table| question(entry, table))).collect();
+        let mut rows = self.inner.silo.rows_of(questions, caller.deadline).await?.into_iter();
+        Ok(entries.iter().map(|_| std::array::from_fn(|_| rows.next().unwrap_or_default())).collect())
+    }
+
+    async fn summary(
+        &self,
+        caller: &Caller,
+        entry: &IndexEntry,
+        [mut rows, authority]: [Vec<Row>; 2],
+        steps: Option<[Vec<Row>; 2]>,
+    ) -> Result<Option<v1::Run>, Rejection> {
         let grain = &entry.grain;
-        let mut rows = self.inner.silo.rows(grain, run::table::HEADER, None, HEADER_ROWS_MAX, caller.deadline).await?;
-        let known = header(&rows);
-        rows.extend(self.inner.silo.rows(grain, run::table::AUTHORITY, None, HEADER_ROWS_MAX, caller.deadline).await?);
+        let release_id = header(&rows).definition_release_id;
+        rows.extend(authority);
         let mut plan = None;
-        if known.ended_ms == 0 && !known.definition_release_id.is_empty() {
-            for table in [run::table::STEP_RUNS, run::table::COMPENSATION] {
-                let more = self.inner.silo.rows(grain, table, None, STEP_ROWS_MAX, caller.deadline).await?;
-                if more.len() == STEP_ROWS_MAX {
-                    return self.ask_grain(caller, entry).await;
-                }
-                rows.extend(more);
+        if let Some(steps) = steps {
+            if steps.iter().any(|rows| rows.len() == STEP_ROWS_MAX) {
+                return self.ask_grain(caller, entry).await;
             }
-            let release =
-                self.inner.library.release(&grain.tenant, &known.definition_release_id, caller.deadline).await;
+            rows.extend(steps.into_iter().flatten());
+            let release = self.inner.library.release(&grain.tenant, &release_id, caller.deadline).await;
             // Without its plan a run is shown all the same, but not what it waits for.
             plan = release.ok();
         }

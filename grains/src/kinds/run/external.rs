@@ -13,7 +13,7 @@ use crate::engine::{Accepted, Decided, Input, Note, Outcome};
 use crate::kinds::methods::index::{OPEN_RUNS, RUNS};
 use crate::run_control::{outcome_of, runs_sort};
 use grain_contract::limits::{FACTS_PER_TURN_MAX, TURN_BYTES_MAX};
-use grain_contract::{Code, Context, Decision, Effect, IndexChange, Message, Rejection, Turn};
+use grain_contract::{Code, Context, Decision, Effect, IndexChange, Message, NOTHING_TO_TELL, Rejection, Turn};
 use granary_proto::calls::external_fact::Fact;
 use granary_proto::{calls, v1, wire::Json};
 use prost::Message as _;
@@ -99,7 +99,9 @@ impl RunGrain {
         if !was_accepted && !self.release_id.is_empty() {
             let sort = runs_sort(cx.now);
             draft.record.index.push(IndexChange::Put { index: RUNS, sort: sort.clone(), value: Vec::new() });
-            draft.record.index.push(IndexChange::Put { index: OPEN_RUNS, sort, value: Vec::new() });
+            // Nothing of such a run lives in memory only.
+            let value = NOTHING_TO_TELL.to_vec();
+            draft.record.index.push(IndexChange::Put { index: OPEN_RUNS, sort, value });
         }
         if is_over && !draft.events.is_empty() {
             let accepted_ms = self.view()?.accepted_at.map_or(cx.now.0, |at| at.millis());

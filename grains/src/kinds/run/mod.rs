@@ -23,7 +23,8 @@ use super::{KindOptions, RunMode, wire};
 use crate::engine::Projection;
 use crate::run_control::Authority;
 use grain_contract::{
-    Code, Context, Corrupt, Decision, Grain, GrainId, GrainKind, GrainType, Message, Need, Rejection, Row, Supply,
+    Code, Context, Corrupt, Decision, Grain, GrainId, GrainKind, GrainType, Message, Method, Need, Rejection, Row,
+    Supply,
 };
 use granary_proto::storage;
 use plan::PlanSlot;
@@ -42,6 +43,12 @@ impl RunType {
 impl GrainType for RunType {
     fn kind(&self) -> GrainKind {
         GrainKind::new(methods::KIND)
+    }
+
+    /// All but one: a submission is known by its content, a fact by its number, a claim, a lease's end and a report by attempt
+    /// and token, a decision, a cancel and a child's end by what they find. An observation would be in the journal twice.
+    fn is_idempotent(&self, method: Method) -> bool {
+        method != methods::OBSERVE
     }
 
     fn load(&self, id: &GrainId, rows: Vec<Row>) -> Result<Box<dyn Grain>, Corrupt> {

@@ -45,6 +45,7 @@ impl RunGrain {
             turn.deletes = changes.deletes;
         }
         turn.puts.extend(self.authority.take_changes(&mut draft.record));
+        self.authority.note_work(&mut draft.record);
         turn.index = draft.record.index;
         if !draft.events.is_empty() {
             // All events of a turn are one row: they were decided together and are read together.
