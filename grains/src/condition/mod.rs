@@ -101,6 +101,22 @@ impl Expression {
         Self::of(Template::Read(template::Read { parts: vec![name.to_owned()], numeric: false }))
     }
 
+    /// The value at a path; the first part is the root.
+    pub fn of_path(parts: &[&str]) -> Self {
+        let parts = parts.iter().map(|part| (*part).to_owned()).collect();
+        Self::of(Template::Read(template::Read { parts, numeric: false }))
+    }
+
+    /// A list of the values of other expressions.
+    pub fn list(values: Vec<Expression>) -> Self {
+        Self::of(Template::List(values.into_iter().map(|value| value.template).collect()))
+    }
+
+    /// An object of the values of other expressions, by name.
+    pub fn fields(fields: Vec<(String, Expression)>) -> Self {
+        Self::of(Template::Object(fields.into_iter().map(|(name, value)| (name, value.template)).collect()))
+    }
+
     /// An object of the values of other expressions.
     pub fn object<const N: usize>(fields: [(&str, Expression); N]) -> Self {
         let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value.template));

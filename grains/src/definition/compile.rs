@@ -70,6 +70,7 @@ pub(super) fn plan(document: Document, graph: &Graph, analysis: &Analysis, env: 
         output_schema_ref: document.output.map(|reference| reference.value).unwrap_or_default(),
         max_loop_iterations: document.max_loop_iterations.map_or(env.max_loop_iterations, |max| max.value),
         output: None,
+        parameters: None,
     })
 }
 

@@ -20,6 +20,7 @@ mod read;
 mod rules;
 mod schema;
 mod shape;
+pub mod skill;
 #[cfg(test)]
 mod tests;
 mod tree;

@@ -2,6 +2,7 @@
 //!
 //! A plan is immutable and shared by all runs of its release.
 
+use super::skill::Parameters;
 use crate::condition::Expression;
 use crate::condition::kinds::How;
 use std::collections::HashMap;
@@ -39,6 +40,8 @@ pub struct Plan {
     pub max_loop_iterations: u32,
     /// The run's output; `None` = the output of the one terminal step that succeeded, or an object of them by step id.
     pub output: Option<Expression>,
+    /// Of a skill: what its input is checked against when a run is accepted.
+    pub parameters: Option<Parameters>,
 }
 
 #[derive(Debug)]

@@ -21,6 +21,12 @@ impl Turn<'_> {
             definition_release_id: self.p.header.release_id.clone(),
             graph_hash: self.p.header.graph_hash.clone(),
         }));
+        if let Some(parameters) = &self.plan.parameters {
+            match parameters.check(&self.p.header.input) {
+                Ok(complete) => self.p.replace_input(complete),
+                Err(failure) => return self.fail_run("", failure),
+            }
+        }
         match merged {
             Ok(merged) => self.p.header.variables = merged,
             Err(failure) => return self.fail_run("", failure),
@@ -50,6 +56,12 @@ impl Projection {
         header.parent_run_id = accepted.parent_run_id;
         header.parent_step_run_id = accepted.parent_step_run_id;
         header.depth = accepted.depth;
+    }
+
+    /// The arguments of a skill, with its defaults.
+    fn replace_input(&mut self, input: Vec<u8>) {
+        self.payload_bytes += input.len();
+        self.payload_bytes -= std::mem::replace(&mut self.header.input, input).len();
     }
 
     /// The release is unknown or refused: the run fails at acceptance, saying why.

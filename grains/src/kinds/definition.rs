@@ -2,8 +2,9 @@
 //! (FR-092); drafts may repeat, and only the newest of them are kept.
 
 use super::methods::definition::{ADD_VERSION, KIND, LIST, table};
-use super::methods::index::DEFINITIONS;
+use super::methods::index::{DEFINITIONS, SKILLS};
 use super::wire;
+use crate::definition::SKILL_PREFIX;
 use grain_contract::{
     Code, Context, Corrupt, Decision, Effect, Grain, GrainId, GrainKind, GrainType, IndexChange, Message, Method, Need,
     Rejection, Row, RowKey, Supply, Turn,
@@ -103,7 +104,8 @@ impl Definition {
         turn.puts.push(wire::row(table::VERSIONS, place.to_be_bytes(), &row));
         if self.versions.is_empty() {
             let sort = self.id.key.as_bytes().to_vec();
-            turn.index.push(IndexChange::Put { index: DEFINITIONS, sort, value: Vec::new() });
+            let index = if self.id.key.starts_with(SKILL_PREFIX) { SKILLS } else { DEFINITIONS };
+            turn.index.push(IndexChange::Put { index, sort, value: Vec::new() });
         }
         if version.draft {
             turn.deletes.extend(self.forget_oldest_draft());

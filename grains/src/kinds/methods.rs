@@ -105,6 +105,8 @@ pub mod index {
     pub const PENDING_APPROVALS: &str = "pending-approvals";
     /// Definitions; sort = definition id; value: empty.
     pub const DEFINITIONS: &str = "definitions";
+    /// Skills, which are definitions whose id begins with `skill:`; sort = that id; value: empty.
+    pub const SKILLS: &str = "skills";
 }
 
 /// The `Need` of a run: key = release id, supply = `Arc<definition::Plan>`.

@@ -33,6 +33,7 @@ pub fn flow(definition: &str) -> Flow {
             output_schema_ref: String::new(),
             max_loop_iterations: 10,
             output: None,
+            parameters: None,
         },
     }
 }

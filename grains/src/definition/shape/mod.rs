@@ -10,7 +10,7 @@ mod field;
 mod question;
 mod step;
 
-pub(super) use step::{skill_reference, workflow_reference};
+pub(super) use step::{POLICIES, skill_reference, workflow_reference};
 
 use super::document::Document;
 use super::finding::{Finding, Spot};

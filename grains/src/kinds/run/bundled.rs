@@ -5,6 +5,7 @@ use super::reminders::{STUCK, WAKE};
 use super::stop::Stop;
 use super::turn::{Draft, Fired};
 use super::{RunGrain, wire};
+use crate::definition::SKILL_PREFIX;
 use crate::engine::RunState;
 use crate::run_control::{Cancellable, Cancelling, Expiry, Verdict};
 use grain_contract::{Code, Context, Decision, Effect, Lease, Message, Method, Rejection, Turn};
@@ -199,8 +200,16 @@ impl RunGrain {
             return Ok(Vec::new());
         }
         let submit: calls::Submit = wire::body(&rejected.body)?;
-        let child = wire::id(&submit.request.unwrap_or_default().run_id, "body.request.runId")?;
-        let class = if rejected.code == Code::Denied.as_str() { "policy-denied" } else { "infrastructure" };
+        let request = submit.request.unwrap_or_default();
+        let child = wire::id(&request.run_id, "body.request.runId")?;
+        let class = if rejected.code == Code::Denied.as_str() {
+            "policy-denied"
+        } else if request.definition_id.starts_with(SKILL_PREFIX) {
+            // Nobody knows the skill that the step names.
+            "step-definition"
+        } else {
+            "infrastructure"
+        };
         let message = format!("The child run could not be started ({}): {}", rejected.code, rejected.message);
         let failure = v1::Failure { class: class.into(), message };
         if let Some(end) = self.authority.check_child_ended(child, "Failed", Vec::new(), Some(failure)) {

@@ -88,7 +88,7 @@ impl RunGrain {
                 continue;
             }
             if let Err(why) = self.plan_for(plan_need(&accepted.definition_release_id))? {
-                accepted.refusal = Some(super::submit::refused(&why));
+                accepted.refusal = Some(super::submit::refused(&why, &accepted.definition_release_id));
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ use super::plan::{plan_need, release_need};
 use super::stop::Stop;
 use super::turn::Draft;
 use super::{RunGrain, wire};
+use crate::definition::SKILL_PREFIX;
 use crate::run_control::{Cancelling, Pinned, Verdict};
 use grain_contract::{Code, Context, Decision, Rejection};
 use granary_proto::calls::Submit;
@@ -63,13 +64,16 @@ impl RunGrain {
                 refusal: None,
             }),
             Err(why) if why.code == Code::NotFound => Err(why.into()),
-            Err(why) => Ok(Pinned {
-                definition_id: request.definition_id.clone(),
-                version: request.version.clone(),
+            Err(why) => {
                 // Something must be pinned even so: what was asked for.
-                release_id: if release_id.is_empty() { need.key } else { release_id },
-                refusal: Some(refused(&why)),
-            }),
+                let release_id = if release_id.is_empty() { need.key } else { release_id };
+                Ok(Pinned {
+                    definition_id: request.definition_id.clone(),
+                    version: request.version.clone(),
+                    refusal: Some(refused(&why, &release_id)),
+                    release_id,
+                })
+            }
         }
     }
 
@@ -92,7 +96,13 @@ impl RunGrain {
     }
 }
 
-pub(super) fn refused(why: &Rejection) -> Failure {
-    let class = if why.code == Code::Denied { "policy-denied" } else { "infrastructure" };
+/// `wanted` is the release or definition that was asked for.
+pub(super) fn refused(why: &Rejection, wanted: &str) -> Failure {
+    let class = match why.code {
+        Code::Denied => "policy-denied",
+        // A skill that cannot be run, as no flow template.
+        Code::Invalid if wanted.starts_with(SKILL_PREFIX) => "step-definition",
+        _ => "infrastructure",
+    };
     Failure { class: class.into(), message: format!("The release cannot be run: {}", why.message) }
 }

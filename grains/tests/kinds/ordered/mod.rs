@@ -9,6 +9,7 @@ mod planned_goal;
 mod polling;
 mod restarts;
 mod resume;
+mod skill_invocation;
 mod wait_for_condition;
 
 use crate::world::{World, run_id, submit};
