@@ -3,11 +3,12 @@
 use prost::Message;
 use std::path::PathBuf;
 
-const FILES: [&str; 15] = [
+const FILES: [&str; 16] = [
     "granary/v1/common.proto",
     "granary/v1/engine.proto",
     "granary/v1/run_control.proto",
     "granary/v1/workers.proto",
+    "granary/v1/skills.proto",
     "granary/v1/outside.proto",
     "granary/v1/cluster.proto",
     "granary/calls/v1/calls.proto",

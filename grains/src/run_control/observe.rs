@@ -8,6 +8,7 @@ use crate::engine::{Input, Observation, Seen};
 use grain_contract::limits::PAYLOAD_BYTES_MAX;
 use grain_contract::{Code, Rejection};
 use granary_proto::v1::{JournalEntry, Observe};
+use granary_proto::wire::Json;
 use serde::de::IgnoredAny;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,31 +18,22 @@ use uuid::Uuid;
 const KINDS: [&str; 2] = ["scene", "world"];
 
 impl Authority {
-    /// The worker must hold the attempt that it observes for. Gives the journal entry to record.
+    /// The worker must hold the attempt that it observes for; without an attempt it is somebody from outside, and the run must
+    /// go on. Gives the journal entry to record.
     pub fn check_observe(&self, observe: Observe) -> Result<JournalEntry, Rejection> {
-        self.submitted()?;
+        let run = self.submitted()?;
+        check_seen(&observe.kind, observe.value.as_ref())?;
+        if observe.attempt_id.is_empty() {
+            if run.state.is_terminal() {
+                let message =
+                    format!("Expected a run in progress, but {} is already {}.", self.run_id, run.state.as_str());
+                return Err(Rejection::new(Code::WrongState, message).at("runId"));
+            }
+            let (by, text) = (observe.by, observe.kind);
+            return Ok(JournalEntry { r#type: "Observed".into(), data: observe.value, by, text, ..Default::default() });
+        }
         let id = Uuid::try_parse(&observe.attempt_id)
             .map_err(|_| Rejection::new(Code::Invalid, "Expected a UUID, but found something else.").at("attemptId"))?;
-        if !KINDS.contains(&observe.kind.as_str()) {
-            let found: String = observe.kind.chars().take(64).collect();
-            let message = format!("Expected {}, but found {found:?}.", KINDS.join(" or "));
-            return Err(Rejection::new(Code::Invalid, message).at("kind"));
-        }
-        let value = observe.value.unwrap_or_default();
-        if value.text.len() > PAYLOAD_BYTES_MAX {
-            let message = format!("Expected at most {PAYLOAD_BYTES_MAX} bytes, but found {}.", value.text.len());
-            return Err(Rejection::new(Code::TooLarge, message).at("value"));
-        }
-        if observe.kind == "world"
-            && let Err(error) = serde_json::from_slice::<HashMap<Cow<'_, str>, IgnoredAny>>(&value.text)
-        {
-            let message = format!("Expected an object of variables, but found something else: {error}.");
-            return Err(Rejection::new(Code::Invalid, message).at("value"));
-        }
-        if let Err(error) = serde_json::from_slice::<IgnoredAny>(&value.text) {
-            let message = format!("Expected one JSON value, but found something else: {error}.");
-            return Err(Rejection::new(Code::Invalid, message).at("value"));
-        }
         let Some((step, number, Ask::Attempt(attempt))) = self.find(id) else {
             let message = format!("Expected an attempt of run {}, but {id} is none.", self.run_id);
             return Err(Rejection::new(Code::NotFound, message).at("attemptId"));
@@ -57,7 +49,7 @@ impl Authority {
             step_run_id: step.step_run_id.to_string(),
             attempt_id: id.to_string(),
             attempt: number,
-            data: Some(value),
+            data: observe.value,
             by,
             text: observe.kind,
             ..JournalEntry::default()
@@ -93,5 +85,28 @@ pub fn observation_of(entry: &JournalEntry) -> Option<Observation> {
         step_run_id: Uuid::try_parse(&entry.step_run_id).ok(),
         attempt_id: Uuid::try_parse(&entry.attempt_id).ok(),
         by: entry.by.clone(),
+    })
+}
+
+/// What can be observed: a kind that is known, and a value that fits it.
+pub(super) fn check_seen(kind: &str, value: Option<&Json>) -> Result<(), Rejection> {
+    if !KINDS.contains(&kind) {
+        let found: String = kind.chars().take(64).collect();
+        let message = format!("Expected {}, but found {found:?}.", KINDS.join(" or "));
+        return Err(Rejection::new(Code::Invalid, message).at("kind"));
+    }
+    let text = value.map(|json| json.text.as_slice()).unwrap_or_default();
+    if text.len() > PAYLOAD_BYTES_MAX {
+        let message = format!("Expected at most {PAYLOAD_BYTES_MAX} bytes, but found {}.", text.len());
+        return Err(Rejection::new(Code::TooLarge, message).at("value"));
+    }
+    let read = match kind {
+        "world" => serde_json::from_slice::<HashMap<Cow<'_, str>, IgnoredAny>>(text).map(drop),
+        _ => serde_json::from_slice::<IgnoredAny>(text).map(drop),
+    };
+    let wanted = if kind == "world" { "an object of variables" } else { "one JSON value" };
+    read.map_err(|error| {
+        let message = format!("Expected {wanted}, but found something else: {error}.");
+        Rejection::new(Code::Invalid, message).at("value")
     })
 }

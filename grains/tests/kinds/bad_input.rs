@@ -153,6 +153,7 @@ fn an_observation_needs_the_attempt() {
         lease_token: token,
         kind: "world".into(),
         value: Some(Json::new(r#"{"door":"open"}"#)),
+        by: String::new(),
     };
     let table = [
         (v1::Observe { kind: "mood".into(), ..good.clone() }, Code::Invalid),

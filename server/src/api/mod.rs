@@ -13,6 +13,7 @@ pub mod graph;
 pub mod journal;
 pub mod list;
 pub mod runs;
+pub mod skills;
 
 use crate::config::{Live, RunControlMode};
 use crate::journal_client::JournalClient;

@@ -65,6 +65,26 @@ impl Api {
         self.call(caller, run_grain(&caller.tenant, id), run::CANCEL, request.encode_to_vec()).await
     }
 
+    /// Something was seen in the world of a run by somebody who holds no attempt of it.
+    pub async fn observe(
+        &self,
+        caller: &Caller,
+        mut request: v1::ObserveRequest,
+    ) -> Result<v1::ObserveResponse, Rejection> {
+        self.bundled()?;
+        let id = check::id(&request.run_id, "runId")?;
+        check::json(&mut request.value, "value")?;
+        let observe = v1::Observe {
+            run_id: id.to_string(),
+            kind: request.kind,
+            value: request.value,
+            by: caller.by.clone(),
+            ..v1::Observe::default()
+        };
+        self.call::<()>(caller, run_grain(&caller.tenant, id), run::OBSERVE, observe.encode_to_vec()).await?;
+        Ok(v1::ObserveResponse {})
+    }
+
     /// Tells of each change of a run of this tenant.
     pub fn watch(&self, caller: &Caller, run_id: &str) -> Result<Watch, Rejection> {
         let id = check::id(run_id, "runId")?;

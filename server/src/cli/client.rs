@@ -5,6 +5,7 @@ use super::{Common, Failure};
 use grain_contract::limits::MESSAGE_BYTES_MAX;
 use granary_proto::v1::cluster_client::ClusterClient;
 use granary_proto::v1::run_control_client::RunControlClient;
+use granary_proto::v1::skills_client::SkillsClient;
 use granary_proto::v1::workflow_engine_client::WorkflowEngineClient;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
@@ -56,6 +57,12 @@ impl Client {
 
     pub fn engine(&self) -> WorkflowEngineClient<Service> {
         WorkflowEngineClient::with_interceptor(self.servers.clone(), self.tenant.clone())
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX)
+    }
+
+    pub fn skills(&self) -> SkillsClient<Service> {
+        SkillsClient::with_interceptor(self.channel.clone(), self.tenant.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX)
     }

@@ -17,6 +17,8 @@ pub struct Document {
     pub definition_id: String,
     /// Definition ids of its SubWorkflow steps.
     pub calls: Vec<String>,
+    /// Names of the skills that its SkillInvocation steps run.
+    pub skills: Vec<String>,
 }
 
 /// Only what is needed to find other files. What is wrong with the document is for the validation to say.
@@ -36,6 +38,8 @@ struct Outline {
 struct OutlineStep {
     #[serde(default)]
     workflow: Value,
+    #[serde(default)]
+    skill: Value,
 }
 
 impl Document {
@@ -52,10 +56,11 @@ impl Document {
                 schemas.insert(reference.to_owned(), text_of(&schema)?);
             }
         }
-        let called = outline.steps.iter().filter_map(|step| step.workflow.as_str());
-        let calls = called.map(|name| name.split('@').next().unwrap_or(name).to_owned()).collect();
+        let named = |value: &Value| value.as_str().map(|name| name.split('@').next().unwrap_or(name).to_owned());
+        let calls = outline.steps.iter().filter_map(|step| named(&step.workflow)).collect();
+        let skills = outline.steps.iter().filter_map(|step| named(&step.skill)).collect();
         let definition_id = outline.workflow.as_str().unwrap_or_default().to_owned();
-        Ok(Self { path: path.to_owned(), text, schemas, definition_id, calls })
+        Ok(Self { path: path.to_owned(), text, schemas, definition_id, calls, skills })
     }
 
     /// This document and those it calls as far as they lie beside it, callees first.
@@ -64,6 +69,16 @@ impl Document {
         let mut order = Vec::new();
         visit(self, &mut found, &mut order)?;
         Ok(order.into_iter().filter_map(|id| found.remove(&id)).collect())
+    }
+
+    /// Files of the skills it names, as far as they lie in the folder `skills` beside it.
+    pub fn skill_files(&self) -> Vec<PathBuf> {
+        let files =
+            self.skills.iter().filter(|name| is_below(name)).map(|name| self.beside(&format!("skills/{name}.yaml")));
+        let mut files: Vec<PathBuf> = files.filter(|path| path.is_file()).collect();
+        files.sort();
+        files.dedup();
+        files
     }
 
     /// A file beside this one.
@@ -119,7 +134,7 @@ fn is_below(reference: &str) -> bool {
     Path::new(reference).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
 }
 
-fn text_of(path: &Path) -> Result<String, Failure> {
+pub fn text_of(path: &Path) -> Result<String, Failure> {
     let wrong = |why: String| Failure::usage(format!("{}: {why}", path.display()));
     let size = std::fs::metadata(path).map_err(|e| wrong(e.to_string()))?.len();
     if size > DOCUMENT_BYTES_MAX as u64 {

@@ -18,6 +18,7 @@ mod runs;
 mod serve;
 mod servers;
 mod signals;
+mod skills;
 mod style;
 mod table;
 mod validate;
@@ -78,7 +79,10 @@ pub enum Command {
     /// Workflow definitions: load, list
     #[command(subcommand)]
     Definitions(definitions::DefinitionsCommand),
-    /// Runs: start, list, show, watch, cancel, journal
+    /// Skills for SkillInvocation steps: load, list, show
+    #[command(subcommand)]
+    Skills(skills::SkillsCommand),
+    /// Runs: start, list, show, watch, cancel, observe, journal
     #[command(subcommand)]
     Runs(runs::RunsCommand),
     /// Human decisions: list, approve, reject, answer
@@ -112,6 +116,7 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Cluster(command) => cluster::run(&common, command).await,
         Command::Validate(args) => validate::run(&common, &args),
         Command::Definitions(command) => definitions::run(&common, command).await,
+        Command::Skills(command) => skills::run(&common, command).await,
         Command::Runs(command) => runs::run(&common, command).await,
         Command::Approvals(command) => approvals::run(&common, command).await,
         Command::Events(command) => events::run(&common, command).await,

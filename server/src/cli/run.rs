@@ -183,9 +183,23 @@ async fn existing(client: &Client, run_id: &str, may_be_there: bool) -> Result<O
 async fn publish(common: &Common, client: &Client, documents: &[Document]) -> Result<String, Failure> {
     let mut release_id = String::new();
     for document in documents {
+        for file in document.skill_files() {
+            load_skill(client, &file).await?;
+        }
         release_id = publish_one(common, client, document).await?;
     }
     Ok(release_id)
+}
+
+async fn load_skill(client: &Client, file: &Path) -> Result<(), Failure> {
+    let text = super::document::text_of(file)?;
+    let answer = super::skills::load_one(client, text.clone()).await?;
+    if answer.loaded {
+        return Ok(());
+    }
+    let path = file.display().to_string();
+    complain(draw::findings(&path, &text, &answer.findings, Style::plain()).trim_end());
+    Err(Failure::usage(format!("Expected a valid skill, but found {} in {path}.", draw::counts(&answer.findings))))
 }
 
 /// As published if it can be, else as a draft: somebody who tries things out changes a document more often than its version.

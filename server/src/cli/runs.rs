@@ -1,4 +1,4 @@
-//! `granary runs`: start, list, show, watch, cancel, journal.
+//! `granary runs`: start, list, show, watch, cancel, observe, journal.
 
 use super::client::Client;
 use super::document::read_json;
@@ -45,6 +45,17 @@ pub enum RunsCommand {
         run_id: String,
         #[arg(long, default_value = "")]
         reason: String,
+    },
+    /// Tell a run what is seen in its world; what waits for it looks at once
+    #[command(
+        after_help = "Examples:\n  granary runs observe 01934c7e-0000-7000-8000-000000000001 scene '{\"text\":\"Inbox\"}'\n  granary runs observe 01934c7e-0000-7000-8000-000000000001 world '{\"unread\":3}'"
+    )]
+    Observe {
+        run_id: String,
+        /// scene (takes the place of the one before) or world (an object of variables)
+        kind: String,
+        /// JSON
+        value: String,
     },
     /// Read the journal of a run: every fact and order, numbered
     #[command(after_help = "Example:\n  granary runs journal 01934c7e-0000-7000-8000-000000000001 --format json")]
@@ -111,6 +122,11 @@ pub async fn run(common: &Common, command: RunsCommand) -> Result<Exit, Failure>
         RunsCommand::Show { run_id } => show(common, &client, run_id).await,
         RunsCommand::Watch { run_id } => watch(common, &client, &run_id).await,
         RunsCommand::Cancel { run_id, reason } => cancel(common, &client, run_id, reason).await,
+        RunsCommand::Observe { run_id, kind, value } => {
+            let value = granary_proto::wire::Json::new(value);
+            client.run_control().observe(v1::ObserveRequest { run_id, kind, value: Some(value) }).await?;
+            Ok(Exit::Good)
+        }
         RunsCommand::Journal { run_id, after } => journal(common, &client, run_id, after).await,
     }
 }

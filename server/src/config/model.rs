@@ -67,6 +67,15 @@ pub enum StateKind {
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct WorkflowsConfig {
     pub engine: EngineConfig,
+    pub condition_kinds: ConditionKindsConfig,
+}
+
+/// What WaitForCondition and Branch can ask beside the built-in kinds. Reloadable.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct ConditionKindsConfig {
+    /// Names of kinds that workers answer, on the queue `condition:NAME`.
+    pub served: Vec<String>,
 }
 
 /// S1's section `Workflows:Engine`. Reloadable but for `conditionLanguage` and `stuckRunSeconds`.

@@ -3,6 +3,7 @@
 mod cluster;
 mod engine;
 mod run_control;
+mod skills;
 pub mod status;
 mod workers;
 
@@ -11,6 +12,7 @@ use crate::tenant::Caller;
 use grain_contract::limits::MESSAGE_BYTES_MAX;
 use granary_proto::v1::cluster_server::ClusterServer;
 use granary_proto::v1::run_control_server::RunControlServer;
+use granary_proto::v1::skills_server::SkillsServer;
 use granary_proto::v1::workers_server::WorkersServer;
 use granary_proto::v1::workflow_engine_server::WorkflowEngineServer;
 use std::time::Duration;
@@ -38,6 +40,9 @@ pub fn routes(api: &Api) -> anyhow::Result<Routes> {
     let cluster = ClusterServer::new(cluster::Cluster(api.clone()))
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    let skills = SkillsServer::new(skills::Skills(api.clone()))
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(granary_proto::DESCRIPTORS)
@@ -49,6 +54,7 @@ pub fn routes(api: &Api) -> anyhow::Result<Routes> {
         .add_service(run_control)
         .add_service(workers)
         .add_service(cluster)
+        .add_service(skills)
         .add_service(health)
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?))

@@ -90,6 +90,11 @@ impl v1::run_control_server::RunControl for RunControl {
         self.0.decide(&caller, request.into_inner()).await.map(Response::new).map_err(status)
     }
 
+    async fn observe(&self, request: Request<v1::ObserveRequest>) -> Result<Response<v1::ObserveResponse>, Status> {
+        let caller = caller(&self.0, &request)?;
+        self.0.observe(&caller, request.into_inner()).await.map(Response::new).map_err(status)
+    }
+
     async fn read_journal(
         &self,
         request: Request<v1::ReadJournalRequest>,

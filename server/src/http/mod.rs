@@ -12,6 +12,7 @@ mod params;
 mod problem;
 mod runs;
 mod schema;
+mod skills;
 
 pub mod openapi;
 
@@ -65,10 +66,18 @@ pub enum Takes {
 
 /// All operations, in the order of the documentation.
 pub fn routes() -> Vec<Route> {
-    [definitions::routes(), runs::routes(), approvals::routes(), events::routes(), cluster::routes(), health::routes()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        definitions::routes(),
+        skills::routes(),
+        runs::routes(),
+        approvals::routes(),
+        events::routes(),
+        cluster::routes(),
+        health::routes(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// HTTP and gRPC on one router.

@@ -89,6 +89,18 @@ pub fn routes() -> Vec<Route> {
             handler: || post(cancel),
         },
         Route {
+            method: "post",
+            path: "/runs/{runId}/observations",
+            id: "Observe",
+            tag: TAG,
+            summary: "Something was seen in the world of the run: what waits for it looks at once.",
+            parameters: &[],
+            takes: Takes::Fields("ObserveRequest", &["kind", "value"]),
+            gives: "ObserveResponse",
+            success: 200,
+            handler: || post(observe),
+        },
+        Route {
             method: "get",
             path: "/runs/{runId}/journal",
             id: "ReadJournal",
@@ -210,6 +222,23 @@ async fn cancel(
 ) -> Result<Response, Problem> {
     let request = v1::CancelRunRequest { run_id, reason: body.reason, by: String::new() };
     Ok(answer(StatusCode::OK, &edge.api.cancel(&caller, &request).await?))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Observed {
+    kind: String,
+    value: Json,
+}
+
+async fn observe(
+    State(edge): State<Edge>,
+    caller: Caller,
+    Segment(run_id): Segment,
+    JsonBody(body): JsonBody<Observed>,
+) -> Result<Response, Problem> {
+    let request = v1::ObserveRequest { run_id, kind: body.kind, value: Some(body.value) };
+    Ok(answer(StatusCode::OK, &edge.api.observe(&caller, request).await?))
 }
 
 async fn journal(

@@ -3,7 +3,9 @@
 use super::Compiled;
 use crate::config::Config;
 use grain_contract::{Code, Rejection};
-use grains::definition::{Environment, Finding, Schema, StepKind, compile_stored, is_builtin};
+use grains::condition::kinds::ConditionKinds;
+use grains::definition::skill::{FLOW_TEMPLATE, Skill};
+use grains::definition::{Environment, Finding, SKILL_PREFIX, Schema, StepKind, compile_stored, is_builtin};
 use granary_proto::wire::Json;
 use granary_proto::{calls, v1};
 use std::collections::{BTreeMap, HashMap};
@@ -24,13 +26,23 @@ pub fn environment(
         max_loop_iterations: engine.default_max_loop_iterations,
         step_timeout_ms: engine.default_step_timeout_ms,
         sub_workflows,
+        conditions: Arc::new(conditions(config)),
         ..Environment::default()
     }
+}
+
+/// The built-in condition kinds, and those that workers serve.
+fn conditions(config: &Config) -> ConditionKinds {
+    let served = &config.workflows.condition_kinds.served;
+    served.iter().fold(ConditionKinds::default(), |kinds, name| kinds.serve(name.clone()))
 }
 
 /// # Errors
 /// `Invalid`: this build cannot read what was stored; the message names the first findings.
 pub fn stored(config: &Config, put: &calls::PutRelease) -> Result<Compiled, Rejection> {
+    if put.definition_id.starts_with(SKILL_PREFIX) {
+        return skill(config, put);
+    }
     let schemas: BTreeMap<String, String> = put.schemas.clone().into_iter().collect();
     let environment = environment(config, schemas, HashMap::new());
     let mut plan = compile_stored(&put.document, &put.release_id, put.draft, &environment).map_err(|findings| {
@@ -40,6 +52,28 @@ pub fn stored(config: &Config, put: &calls::PutRelease) -> Result<Compiled, Reje
     plan.release_id.clone_from(&put.release_id);
     let input_schema = InputSchema::of(&plan.input_schema_ref, &environment.schemas)?;
     Ok(Compiled { plan: Arc::new(plan), input_schema })
+}
+
+/// A skill as it is stored.
+pub fn stored_skill(config: &Config, put: &calls::PutRelease) -> Result<Skill, Rejection> {
+    let environment = environment(config, BTreeMap::new(), HashMap::new());
+    grains::definition::skill::stored_skill(&put.document, &environment).map_err(|findings| {
+        let why = sentence(&findings.iter().map(v1::Finding::from).collect::<Vec<_>>());
+        Rejection::new(Code::Invalid, format!("Expected skill {:?} to compile, but: {why}", put.release_id))
+    })
+}
+
+fn skill(config: &Config, put: &calls::PutRelease) -> Result<Compiled, Rejection> {
+    let skill = stored_skill(config, put)?;
+    let environment = environment(config, BTreeMap::new(), HashMap::new());
+    let plan = skill.plan(&put.release_id, &put.graph_hash, &environment).ok_or_else(|| {
+        let message = format!(
+            "Expected a skill of kind {FLOW_TEMPLATE}, but {} is of kind {}, which cannot be run.",
+            skill.name, skill.kind
+        );
+        Rejection::new(Code::Invalid, message)
+    })?;
+    Ok(Compiled { plan: Arc::new(plan), input_schema: None })
 }
 
 /// What a run's input must look like.

@@ -220,7 +220,7 @@ impl Library {
     }
 
     /// Gives the version as it is kept, which is that of the first load, and whether this was not the first.
-    async fn keep(
+    pub(super) async fn keep(
         &self,
         tenant: &TenantId,
         canonical: Vec<u8>,
@@ -258,12 +258,21 @@ async fn judge_off_thread(
     environment: grains::definition::Environment,
 ) -> Result<Judged, Rejection> {
     let document = document.to_owned();
-    tokio::task::spawn_blocking(move || load(&document, mode, &environment))
+    off_thread(move || load(&document, mode, &environment)).await
+}
+
+pub(super) async fn off_thread<T: Send + 'static>(judge: impl FnOnce() -> T + Send + 'static) -> Result<T, Rejection> {
+    tokio::task::spawn_blocking(judge)
         .await
         .map_err(|e| Rejection::new(Code::Internal, format!("Expected the check to end, but: {e}.")))
 }
 
-fn check_size(document: &str) -> Result<(), Rejection> {
+pub(super) fn now() -> wire::Timestamp {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    wire::Timestamp::from_millis(i64::try_from(now.as_millis()).unwrap_or(i64::MAX))
+}
+
+pub(super) fn check_size(document: &str) -> Result<(), Rejection> {
     if document.len() > limits::DOCUMENT_BYTES_MAX {
         let message =
             format!("Expected at most {} bytes of document, but found {}.", limits::DOCUMENT_BYTES_MAX, document.len());
@@ -291,7 +300,6 @@ fn summary(
     incoming: &Incoming,
     release_id: &str,
 ) -> v1::DefinitionVersion {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     v1::DefinitionVersion {
         definition_id: judged.definition_id.clone(),
         version: judged.version.clone(),
@@ -302,7 +310,7 @@ fn summary(
         input_schema_ref: plan.input_schema_ref.clone(),
         output_schema_ref: plan.output_schema_ref.clone(),
         max_loop_iterations: plan.max_loop_iterations,
-        loaded_at: Some(wire::Timestamp::from_millis(i64::try_from(now.as_millis()).unwrap_or(i64::MAX))),
+        loaded_at: Some(now()),
         draft: incoming.draft,
     }
 }

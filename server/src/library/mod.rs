@@ -8,6 +8,7 @@ mod cache;
 mod compile;
 mod load;
 mod loading;
+mod skills;
 mod supply;
 
 pub use load::{Incoming, Loaded};

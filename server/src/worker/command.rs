@@ -1,7 +1,8 @@
-//! A local command as agent or tool: input JSON on standard input, output JSON on standard output.
+//! A local command as agent, tool or condition: input JSON on standard input, output JSON on standard output. A line
+//! `::observe scene JSON` or `::observe world JSON` on standard error tells what it sees in the world of the run.
 
 use super::handler::Handler;
-use super::work::{Outcome, Work};
+use super::work::{Outcome, Seen, Work};
 use futures::future::BoxFuture;
 use grain_contract::limits::PAYLOAD_BYTES_MAX;
 use std::path::PathBuf;
@@ -15,6 +16,10 @@ use tokio::task::JoinHandle;
 pub const ATTEMPT_VARIABLE: &str = "WORK_ATTEMPT_ID";
 /// What is kept of standard error: its end, where the reason usually stands.
 const STDERR_TAIL_BYTES: usize = 4 * 1024;
+/// Begins a line that tells what is seen.
+const OBSERVE: &[u8] = b"::observe ";
+/// Of such a line.
+const LINE_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 64;
 /// Between the polite and the final signal.
 const TERMINATE_GRACE: Duration = Duration::from_secs(2);
 /// How long the pipes may stay open after the command and its group have ended: a process that left the group holds them.
@@ -68,7 +73,7 @@ impl Command {
         };
         // From here on the whole group dies if this future is dropped.
         let mut group = Group::of(&child);
-        let mut pipes = Pipes::of(&mut child, work.input.clone(), self.output_bytes_max);
+        let mut pipes = Pipes::of(&mut child, work.input.clone(), self.output_bytes_max, work.seen());
         let timeout = shorter(self.timeout, work.timeout);
         let status = tokio::select! {
             status = child.wait() => status,
@@ -210,7 +215,7 @@ struct Pipes {
 }
 
 impl Pipes {
-    fn of(child: &mut Child, input: Vec<u8>, output_bytes_max: usize) -> Self {
+    fn of(child: &mut Child, input: Vec<u8>, output_bytes_max: usize, seen: Seen) -> Self {
         if let Some(mut stdin) = child.stdin.take() {
             tokio::spawn(async move {
                 // A command need not read its input.
@@ -219,7 +224,7 @@ impl Pipes {
         }
         let (too_much, overflowed) = tokio::sync::oneshot::channel::<()>();
         let output = tokio::spawn(read_head(child.stdout.take(), output_bytes_max, too_much));
-        let errors = tokio::spawn(read_tail(child.stderr.take()));
+        let errors = tokio::spawn(read_errors(child.stderr.take(), seen));
         let overflow = Box::pin(async move {
             if overflowed.await.is_err() {
                 std::future::pending::<()>().await;
@@ -255,14 +260,45 @@ async fn read_head(
     bytes
 }
 
-async fn read_tail(pipe: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
-    let mut tail: Vec<u8> = Vec::new();
+/// Keeps the end of what was written, and takes out what was seen.
+async fn read_errors(pipe: Option<impl AsyncRead + Unpin>, seen: Seen) -> Vec<u8> {
+    let (mut tail, mut line): (Vec<u8>, Vec<u8>) = (Vec::new(), Vec::new());
     let Some(mut pipe) = pipe else { return tail };
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
-        tail.extend_from_slice(&buffer[..count]);
-        let surplus = tail.len().saturating_sub(STDERR_TAIL_BYTES);
-        tail.drain(..surplus);
+        for part in buffer[..count].split_inclusive(|byte| *byte == b'\n') {
+            line.extend_from_slice(part);
+            let is_whole = part.ends_with(b"\n");
+            // A line that is longer than any observation is none, and need not be kept whole.
+            let is_none = !line.starts_with(&OBSERVE[..line.len().min(OBSERVE.len())]) || line.len() > LINE_BYTES_MAX;
+            if is_whole || is_none {
+                end_of_line(&mut line, &mut tail, &seen);
+            }
+        }
     }
+    end_of_line(&mut line, &mut tail, &seen);
     tail
+}
+
+fn end_of_line(line: &mut Vec<u8>, tail: &mut Vec<u8>, seen: &Seen) {
+    let told = line.strip_prefix(OBSERVE).and_then(|rest| std::str::from_utf8(rest).ok()).map(observed);
+    match told {
+        Some(Ok((kind, value))) => {
+            if let Err(why) = seen.observe(kind, value) {
+                tracing::warn!(why, "an observation of a command was left out");
+            }
+        }
+        Some(Err(why)) => tracing::warn!(why, "an observation of a command was left out"),
+        None => tail.extend_from_slice(line),
+    }
+    line.clear();
+    let surplus = tail.len().saturating_sub(STDERR_TAIL_BYTES);
+    tail.drain(..surplus);
+}
+
+/// `scene {"text":"Inbox"}`
+fn observed(text: &str) -> Result<(&str, serde_json::Value), String> {
+    let (kind, value) = text.trim().split_once(' ').ok_or("Expected a kind and a JSON value, but found one word.")?;
+    let value = serde_json::from_str(value).map_err(|error| format!("Expected a JSON value, but found: {error}."))?;
+    Ok((kind, value))
 }

@@ -61,6 +61,9 @@ struct File {
     agents: BTreeMap<String, Entry>,
     #[serde(default)]
     tools: BTreeMap<String, Entry>,
+    /// Condition kinds (`workflows.conditionKinds.served`).
+    #[serde(default)]
+    conditions: BTreeMap<String, Entry>,
 }
 
 #[derive(Deserialize)]
@@ -153,14 +156,16 @@ fn parse(text: &str, folder: &Path, variable: &dyn Fn(&str) -> Option<String>) -
     }
     let context = Context { folder, variable, environment: &file.environment, client: client()? };
     let mut handlers = Vec::new();
-    for (section, prefix, entries) in [("agents", "agent", file.agents), ("tools", "tool", file.tools)] {
+    let sections =
+        [("agents", "agent", file.agents), ("tools", "tool", file.tools), ("conditions", "condition", file.conditions)];
+    for (section, prefix, entries) in sections {
         for (name, entry) in entries {
             let handler = context.handler(entry).map_err(|why| format!("{section}.{name}: {why}"))?;
             handlers.push((format!("{prefix}:{name}"), handler));
         }
     }
     if handlers.is_empty() {
-        return Err("Expected at least one entry under agents or tools, but found none.".to_owned());
+        return Err("Expected at least one entry under agents, tools or conditions, but found none.".to_owned());
     }
     Ok(WorkerConfig {
         servers: file.server.list(),

@@ -69,7 +69,7 @@ impl Worker {
         }
     }
 
-    /// Serves `queue`: `agent:NAME` or `tool:NAME`.
+    /// Serves `queue`: `agent:NAME`, `tool:NAME` or `condition:NAME`.
     pub fn serve(self, queue: impl Into<String>, handler: impl Handler) -> Self {
         self.serve_shared(queue, Arc::new(handler))
     }
@@ -169,6 +169,7 @@ impl Worker {
         let kinds: &[&str] = match assignment.kind.as_str() {
             "Agent" => &["agent"],
             "Tool" => &["tool"],
+            "Condition" => &["condition"],
             _ => &["tool", "agent"],
         };
         kinds.iter().find_map(|kind| self.handlers.get(&format!("{kind}:{}", assignment.name)))
@@ -205,8 +206,10 @@ async fn attempt(
         let message = format!("the worker cannot note that it begins: {error}");
         return report_of(&assignment, Outcome::Failed { class: "infrastructure".to_owned(), message });
     }
-    let outcome = outcome_of(handler, Work::new(assignment.clone(), interrupt)).await;
-    let report = report_of(&assignment, outcome);
+    let work = Work::new(assignment.clone(), interrupt);
+    let seen = work.seen();
+    let outcome = outcome_of(handler, work).await;
+    let report = v1::Report { observations: seen.take(), ..report_of(&assignment, outcome) };
     if let Some(journal) = &journal
         && let Err(error) = on_disk(journal, report.clone(), |journal, it| journal.finish(it)).await
     {

@@ -1,9 +1,13 @@
 //! One attempt as a handler sees it, and what may come of it.
 
+use grain_contract::limits::PAYLOAD_BYTES_MAX;
 use granary_proto::v1;
 use granary_proto::wire::Json;
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -14,9 +18,9 @@ pub struct Work {
     pub run_id: String,
     pub step_run_id: String,
     pub step_id: String,
-    /// Agent, Tool or Compensation.
+    /// Agent, Tool, Compensation or Condition.
     pub kind: String,
-    /// Name of the agent or tool.
+    /// Name of the agent or tool, or of the condition kind.
     pub name: String,
     pub action_class: String,
     /// JSON text.
@@ -30,6 +34,55 @@ pub struct Work {
     /// How long it may take; afterwards the handler's future is dropped.
     pub timeout: Option<Duration>,
     interrupt: CancellationToken,
+    seen: Seen,
+}
+
+/// What was seen during an attempt: goes with its report. The newest scene and the newest value of each variable count, so
+/// neither can grow beyond the bound of a value.
+#[derive(Clone, Default, Debug)]
+pub struct Seen(Arc<Mutex<Observed>>);
+
+#[derive(Default, Debug)]
+struct Observed {
+    scene: Option<Value>,
+    world: Map<String, Value>,
+}
+
+impl Seen {
+    /// # Errors
+    /// The kind is neither `scene` nor `world`, a world is no object, or the value is too large. Nothing is kept then.
+    pub fn observe(&self, kind: &str, value: Value) -> Result<(), String> {
+        let most = PAYLOAD_BYTES_MAX;
+        let size = |value: &Value| value.to_string().len();
+        let mut observed = self.0.lock();
+        match (kind, value) {
+            ("scene", value) if size(&value) <= most => observed.scene = Some(value),
+            ("world", Value::Object(variables)) => {
+                let mut world = observed.world.clone();
+                world.extend(variables);
+                let world = Value::Object(world);
+                if size(&world) > most {
+                    return Err(format!("Expected variables of at most {most} bytes in all, but found more."));
+                }
+                if let Value::Object(world) = world {
+                    observed.world = world;
+                }
+            }
+            ("scene", _) => return Err(format!("Expected a scene of at most {most} bytes, but found more.")),
+            ("world", _) => return Err("Expected an object of variables, but found something else.".to_owned()),
+            (other, _) => return Err(format!("Expected scene or world, but found {other:?}.")),
+        }
+        Ok(())
+    }
+
+    pub(super) fn take(&self) -> Vec<v1::Observation> {
+        let Observed { scene, world } = std::mem::take(&mut *self.0.lock());
+        let scene = scene.map(|value| ("scene", value));
+        let world = (!world.is_empty()).then_some(("world", Value::Object(world)));
+        let observation =
+            |(kind, value): (&str, Value)| v1::Observation { kind: kind.to_owned(), value: Some(Json::of(&value)) };
+        scene.into_iter().chain(world).map(observation).collect()
+    }
 }
 
 /// What came of an attempt.
@@ -64,7 +117,14 @@ impl Work {
             definition_id: assignment.definition_id,
             timeout: (assignment.timeout_ms > 0).then(|| Duration::from_millis(assignment.timeout_ms)),
             interrupt,
+            seen: Seen::default(),
         }
+    }
+
+    /// Where a handler tells what it sees in the world of the run (S2): conditions of the workflow read it once the attempt is
+    /// reported.
+    pub fn seen(&self) -> Seen {
+        self.seen.clone()
     }
 
     pub fn input<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
@@ -79,7 +139,11 @@ impl Work {
 
     /// The failure class that fits this kind of work.
     pub fn failure_class(&self) -> &'static str {
-        if self.kind == "Agent" { "agent" } else { "tool" }
+        match self.kind.as_str() {
+            "Agent" => "agent",
+            "Condition" => "condition",
+            _ => "tool",
+        }
     }
 
     /// `Failed` with the class of this kind of work.
@@ -118,6 +182,7 @@ impl Outcome {
             output,
             failure,
             outcome_hash: String::new(),
+            observations: Vec::new(),
         }
     }
 }

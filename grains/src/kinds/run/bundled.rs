@@ -12,6 +12,9 @@ use grain_contract::{Code, Context, Decision, Effect, Lease, Message, Method, Re
 use granary_proto::{calls, v1};
 use prost::Message as _;
 
+/// Observations that one report may carry.
+const OBSERVATIONS_PER_REPORT_MAX: usize = 16;
+
 impl RunGrain {
     pub(super) fn bundled(&mut self, cx: &mut Context<'_>, message: &Message<'_>) -> Result<Decision, Stop> {
         match message {
@@ -73,9 +76,17 @@ impl RunGrain {
     }
 
     fn report(&mut self, cx: &mut Context<'_>, draft: &mut Draft, body: &[u8]) -> Done {
-        let report = wire::body::<calls::ReportCall>(body)?.report.unwrap_or_default();
+        let mut report = wire::body::<calls::ReportCall>(body)?.report.unwrap_or_default();
         let accepted = v1::ReportResult { attempt_id: report.attempt_id.clone(), accepted: true, ..Default::default() };
+        let seen = seen_during(&mut report)?;
         if let Verdict::New(end) = self.authority.check_report(report)? {
+            // What it saw came before its end. One that does not fit is left out: it says nothing against the outcome.
+            for observe in seen {
+                match self.record_seen(cx, draft, observe) {
+                    Ok(()) | Err(Stop::Rejection(_)) => {}
+                    Err(need) => return Err(need),
+                }
+            }
             let fact = end.fact(self.authority.next_sequence());
             self.advance(cx, draft, fact, |authority, record| authority.record_end(record, end))?;
         }
@@ -220,14 +231,20 @@ impl RunGrain {
     }
 
     fn observe(&mut self, cx: &mut Context<'_>, draft: &mut Draft, body: &[u8]) -> Done {
-        let entry = self.authority.check_observe(wire::body(body)?)?;
+        let observe = wire::body(body)?;
+        self.record_seen(cx, draft, observe)?;
+        Ok(Vec::new())
+    }
+
+    fn record_seen(&mut self, cx: &mut Context<'_>, draft: &mut Draft, observe: v1::Observe) -> Result<(), Stop> {
+        let entry = self.authority.check_observe(observe)?;
         match self.authority.observe_fact(self.authority.next_sequence(), &entry) {
             Some(fact) => {
                 self.advance(cx, draft, fact, |authority, record| authority.record_observe(record, entry))?;
             }
             None => self.authority.record_note(&mut draft.record, entry),
         }
-        Ok(Vec::new())
+        Ok(())
     }
 
     fn sweep(&mut self, cx: &mut Context<'_>, draft: &mut Draft) -> Done {
@@ -294,3 +311,21 @@ impl RunGrain {
 
 /// The reply, or why not.
 type Done = Result<Vec<u8>, Stop>;
+
+/// The observations of a report, in the words of a worker that tells them by themselves.
+fn seen_during(report: &mut v1::Report) -> Result<Vec<v1::Observe>, Rejection> {
+    let found = report.observations.len();
+    if found > OBSERVATIONS_PER_REPORT_MAX {
+        let message = format!("Expected at most {OBSERVATIONS_PER_REPORT_MAX} observations, but found {found}.");
+        return Err(Rejection::new(Code::TooLarge, message).at("report.observations"));
+    }
+    let seen = std::mem::take(&mut report.observations).into_iter().map(|observation| v1::Observe {
+        run_id: report.run_id.clone(),
+        attempt_id: report.attempt_id.clone(),
+        lease_token: report.lease_token.clone(),
+        kind: observation.kind,
+        value: observation.value,
+        by: String::new(),
+    });
+    Ok(seen.collect())
+}

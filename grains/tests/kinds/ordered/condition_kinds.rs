@@ -2,6 +2,9 @@
 
 use super::{begun, environment, plan, plan_in};
 use grains::condition::kinds::{Condition, ConditionKind, ConditionKinds, Facts, Fault, Parameters, Verdict};
+use grains::kinds::methods::run;
+use granary_proto::wire::Json;
+use granary_proto::{calls, v1};
 use std::sync::Arc;
 
 const TWO_WAYS: &str = "
@@ -141,4 +144,57 @@ fn a_worker_serves_a_kind() {
     world.passes(2_000);
     assert_eq!((world.state(&run), world.failure(&run).0), ("Failed".to_owned(), "timeout".to_owned()));
     assert!(world.open_steps().is_empty(), "the attempt in progress is called off");
+}
+
+/// [O3] What a worker saw during an attempt comes with its report, in one commit, and before the outcome: so the next step
+/// looks at it. One that does not fit is left out.
+#[test]
+fn observations_come_with_the_report() {
+    let (mut world, run) = begun(plan(&two_ways("{kind: world_variable_equals, variable: unread, value: 3}")));
+    let attempt = world.attempt_of("look");
+    let work = world.work[&attempt].clone();
+    let seen = |kind: &str, value: &str| v1::Observation { kind: kind.into(), value: Some(Json::new(value)) };
+    let report = v1::Report {
+        attempt_id: attempt.to_string(),
+        run_id: run.key.to_string(),
+        lease_token: work.lease.expect("a lease").token.to_vec(),
+        outcome: "Succeeded".into(),
+        observations: vec![
+            seen("scene", r#""Inbox""#),
+            seen("world", "[1]"),
+            seen("moon", "1"),
+            seen("world", r#"{"unread":3}"#),
+        ],
+        ..Default::default()
+    };
+    let turns = world.turns.len();
+    let call = calls::ReportCall { report: Some(report) };
+    for _ in 0..2 {
+        let result: v1::ReportResult = world.call(&run, run::REPORT, &call).expect("taken");
+        assert!(result.accepted);
+    }
+    assert_eq!(world.turns.len(), turns + 1, "one commit, and none for the repeat");
+    assert_eq!(world.told(&run).iter().filter(|line| line.starts_with("Observed")).count(), 2);
+    world.work.remove(&attempt);
+    assert_eq!(world.open_steps(), ["yes"]);
+}
+
+/// [O3] Somebody who holds no attempt may tell what is seen, as long as the run goes on.
+#[test]
+fn an_observer_needs_no_attempt() {
+    let wait =
+        "  - {id: wait, kind: WaitForCondition, condition: {kind: scene_contains_text, text: Inbox}, timeout: 5}\n";
+    let (mut world, run) = begun(plan(wait));
+    let seen = v1::Observe {
+        run_id: run.key.to_string(),
+        kind: "scene".into(),
+        value: Some(Json::new(r#""Inbox""#)),
+        by: "camera".into(),
+        ..Default::default()
+    };
+    let _: () = world.call(&run, run::OBSERVE, &seen).expect("recorded");
+    assert_eq!(world.state(&run), "Completed");
+    let entry = world.journal(&run).into_iter().find(|entry| entry.r#type == "Observed").expect("an entry");
+    assert_eq!((entry.by.as_str(), entry.text.as_str()), ("camera", "scene"));
+    assert!(world.call::<()>(&run, run::OBSERVE, &seen).is_err(), "the run is over");
 }

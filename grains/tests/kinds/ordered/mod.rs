@@ -66,6 +66,7 @@ impl World {
             lease_token: lease.token.to_vec(),
             kind: kind.into(),
             value: Some(Json::new(value)),
+            by: String::new(),
         };
         let _: () = self.call(run, run::OBSERVE, &observe).expect("recorded");
     }
