@@ -62,7 +62,7 @@ impl Client {
     }
 
     pub fn skills(&self) -> SkillsClient<Service> {
-        SkillsClient::with_interceptor(self.channel.clone(), self.tenant.clone())
+        SkillsClient::with_interceptor(self.servers.clone(), self.tenant.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX)
     }
