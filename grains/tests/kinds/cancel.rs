@@ -109,7 +109,8 @@ fn what_comes_after_the_end_is_answered_for_good() {
         ..Default::default()
     };
     let _: () = world.call(&run, run::CHILD_ENDED, &ended).expect("no fault");
-    let claim = granary_proto::calls::Claim { attempt_id: a.to_string(), worker: "w2".into(), token: vec![1; 16] };
+    let claim =
+        granary_proto::calls::Claim { attempt_id: a.to_string(), worker: "w2".into(), token: vec![1; 16], held: false };
     let reply: granary_proto::calls::ClaimReply = world.call(&run, run::CLAIM, &claim).expect("no fault");
     assert!(!reply.claimed);
     let _: () = world.call(&run, run::SWEEP, &()).expect("no fault");

@@ -20,7 +20,8 @@ fn step(world: &mut World, run: &GrainId, id: &str) -> v1::StepRun {
 }
 
 fn claim(world: &mut World, run: &GrainId, attempt: Uuid, token: u8) -> bool {
-    let claim = calls::Claim { attempt_id: attempt.to_string(), worker: "w2".into(), token: vec![token; 16] };
+    let claim =
+        calls::Claim { attempt_id: attempt.to_string(), worker: "w2".into(), token: vec![token; 16], held: false };
     world.call::<calls::ClaimReply>(run, run::CLAIM, &claim).expect("an answer").claimed
 }
 

@@ -323,8 +323,12 @@ impl World {
     pub fn claim(&mut self, attempt: Uuid) -> Option<Lease> {
         let lease = self.places.lease();
         let run = self.work.get(&attempt)?.run.clone();
-        let claim =
-            calls::Claim { attempt_id: attempt.to_string(), worker: lease.worker.clone(), token: lease.token.to_vec() };
+        let claim = calls::Claim {
+            attempt_id: attempt.to_string(),
+            worker: lease.worker.clone(),
+            token: lease.token.to_vec(),
+            held: false,
+        };
         let reply: calls::ClaimReply = self.call(&run, run::CLAIM, &claim).expect("a claim is answered");
         if !reply.claimed {
             return None;

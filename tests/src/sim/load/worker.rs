@@ -294,6 +294,7 @@ impl Task {
             output: (!fails).then(|| Json::of(&serde_json::json!({ "round": round }))),
             failure: fails.then_some(failure),
             outcome_hash: String::new(),
+            observations: Vec::new(),
         }
     }
 }
