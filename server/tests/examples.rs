@@ -86,6 +86,7 @@ fn the_worker_files_serve_every_queue_of_their_examples() {
     for (documents, worker) in [
         (&["repository-assessment.yaml", "repository-assessment-draft.yaml"][..], "repository-assessment.worker.yaml"),
         (&["feature-tour.yaml", "feature-tour-leaflet.yaml"][..], "feature-tour.worker.yaml"),
+        (&["phone-automation.yaml"][..], "phone-automation.worker.yaml"),
     ] {
         let config = config::read(&folder().join(worker), &|_| None).unwrap_or_else(|e| panic!("{e}"));
         let served: BTreeSet<String> = config.handlers.into_iter().map(|(queue, _)| queue).collect();
@@ -94,6 +95,24 @@ fn the_worker_files_serve_every_queue_of_their_examples() {
             let asked: BTreeSet<String> = plan.steps.iter().filter_map(|step| step.kind.queue()).collect();
             assert!(asked.is_subset(&served), "{document} asks for {asked:?}, {worker} serves {served:?}");
         }
+    }
+}
+
+/// [O2] The skills beside the examples load as they are, and the phone's worker does their calls.
+#[test]
+fn the_skills_are_valid_and_served() {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let config =
+        config::read(&folder().join("phone-automation.worker.yaml"), &|_| None).unwrap_or_else(|e| panic!("{e}"));
+    let served: BTreeSet<String> = config.handlers.into_iter().map(|(queue, _)| queue).collect();
+    let skills = std::fs::read_dir(folder().join("skills")).expect("skills").map(|e| e.expect("entry").path());
+    for path in skills {
+        let text = std::fs::read_to_string(&path).expect("a skill");
+        let loaded = definition::skill::load_skill(&text, &Environment::default());
+        assert_eq!(shown(&loaded.findings), Vec::<String>::new(), "{}", path.display());
+        let plan = loaded.skill.and_then(|skill| skill.plan("r", "h", &Environment::default())).expect("a plan");
+        let asked: BTreeSet<String> = plan.steps.iter().filter_map(|step| step.kind.queue()).collect();
+        assert!(asked.is_subset(&served), "{} asks for {asked:?}", path.display());
     }
 }
 

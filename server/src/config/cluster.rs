@@ -197,7 +197,7 @@ impl ClusterConfig {
             found.push(format!(
                 "Expected at least 3 founders, so that any one may die, but found {founders}: the loss of one stops the cluster."
             ));
-        } else if self.replicas % 2 == 0 {
+        } else if self.replicas.is_multiple_of(2) {
             found.push(format!(
                 "Expected an odd number of replicas, but found {}: one replica fewer bears as many losses.",
                 self.replicas

@@ -1,6 +1,6 @@
 //! One running node: silo, its place in a cluster, edge and figures in one handle.
 //!
-//! [`start`] puts it together, `serve` is its listener for clients, `neighbours` what it needs to be one of several.
+//! `start` puts it together, `serve` is its listener for clients, `neighbours` what it needs to be one of several.
 
 mod neighbours;
 mod options;

@@ -18,8 +18,9 @@ pub(super) fn checked(caller: &Caller, hello: v1::Hello) -> Result<WorkerHello, 
     }
     for queue in &hello.queues {
         check::name(queue, "queues")?;
-        if !(queue.starts_with("agent:") || queue.starts_with("tool:")) {
-            let message = format!("Expected agent:NAME or tool:NAME, but found {}.", check::shown(queue));
+        if !["agent:", "tool:", "condition:"].iter().any(|kind| queue.starts_with(kind)) {
+            let message =
+                format!("Expected agent:NAME, tool:NAME or condition:NAME, but found {}.", check::shown(queue));
             return Err(check::invalid("queues", message));
         }
     }
