@@ -164,6 +164,27 @@ async fn a_run_goes_from_file_to_end_in_one_command() {
     assert!(said.out.starts_with("run 0"), "{}", said.out);
 }
 
+/// [O1] [O2] [O3] [C4] The phone example, as its first line says: skills, a wait that times out, a branch that recovers, a loop
+/// until the world is as wanted.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_phone_is_automated_in_one_command() {
+    let dir = tempfile::tempdir().expect("dir");
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/phone-automation.yaml");
+    let (example, data) = (example.display().to_string(), dir.path().join("data").display().to_string());
+    let mut command = granary(&["run", &example, "--data", &data, "--format", "json"]);
+    // The phone keeps its state there.
+    command.env("TMPDIR", dir.path());
+    let graph = Said::of(&soon(command.output()).await.expect("runs")).ended_with(0).json();
+    let ended = |id: &str| {
+        let runs = graph["stepRuns"].as_array().expect("step runs").iter();
+        runs.filter(|run| run["stepId"] == id).map(|run| run["state"].as_str().unwrap_or_default()).collect::<Vec<_>>()
+    };
+    assert_eq!(graph["state"], "Completed", "{graph:#}");
+    assert_eq!((ended("inbox"), ended("dismiss")), (vec!["Failed"], vec!["Succeeded"]));
+    assert_eq!(ended("read"), ["Succeeded", "Succeeded"], "two mails were unread");
+    assert_eq!(graph["output"]["screen"], "home");
+}
+
 /// [C2] The end for programs is one object.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_for_programs_prints_its_graph() {
