@@ -1,11 +1,14 @@
-# A phone that is played: `phone.sh key|tap|goal`, with the input of the attempt on standard input. Its state lies in one file
-# a run of the whole workflow; what is on its screen and what it knows goes to the run as observations.
+# A phone that is played: `phone.sh key|tap|goal`, with the input of the attempt on standard input. There is one phone a user, so
+# its state lies in one folder, which must be ours; what is on its screen and what it knows goes to the run as observations.
 . "$(dirname "$0")/lib.sh"
 
-state="${TMPDIR:-/tmp}/granary-phone-$(id -u)"
-done_file="$state.done"
+folder="${TMPDIR:-/tmp}/granary-phone-$(id -u)"
+mkdir -p -m 700 "$folder"
+[ -O "$folder" ] || fail "Expected a folder of ours at $folder, but it is somebody else's."
+state="$folder/state"
+done_file="$folder/done"
 screen=home dialog=yes unread=2
-[ -f "$state" ] && . "$state"
+[ -f "$state" ] && read -r screen dialog unread < "$state"
 
 # The same attempt twice is one attempt: the second only shows what the first did.
 if [ "$(cat "$done_file" 2>/dev/null)" = "$WORK_IDEMPOTENCY_KEY.$WORK_ATTEMPT" ]; then
@@ -36,7 +39,7 @@ case "$what" in
         esac
         ;;
 esac
-printf 'screen=%s dialog=%s unread=%s\n' "$screen" "$dialog" "$unread" > "$state.new" && mv "$state.new" "$state"
+printf '%s %s %s\n' "$screen" "$dialog" "$unread" > "$state.new" && mv "$state.new" "$state"
 printf '%s' "$WORK_IDEMPOTENCY_KEY.$WORK_ATTEMPT" > "$done_file"
 
 if [ "$screen" = mail ] && [ "$dialog" = yes ]; then
