@@ -11,7 +11,7 @@ use grain_contract::{
 };
 use granary_proto::calls::{CallRejected, Claim, ClaimReply, LeaseExpired};
 use prost::Message as _;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 pub const KIND: &str = "toy";
@@ -25,7 +25,8 @@ pub const GET: Method = Method(2);
 pub const REMIND: Method = Method(3);
 /// `name`
 pub const CLEAR: Method = Method(4);
-/// 16 bytes of attempt id and the queue's name.
+/// 16 bytes of attempt id and the queue's name. The same attempt again changes nothing, even when it is over: a network may bring
+/// the call twice.
 pub const WORK: Method = Method(5);
 /// `calls::Claim`
 pub const CLAIM: Method = Method(6);
@@ -60,6 +61,7 @@ pub const MUCH: Method = Method(20);
 const SUM: Table = Table(1);
 const ATTEMPT: Table = Table(2);
 const TOLD_ROWS: Table = Table(3);
+const OVER: Table = Table(4);
 
 pub fn id(tenant: &str, key: &str) -> GrainId {
     GrainId::new(&TenantId::new(tenant), &GrainKind::new(KIND), key)
@@ -86,6 +88,7 @@ impl GrainType for Toys {
             is_new: rows.is_empty(),
             sum: 0,
             attempts: BTreeMap::new(),
+            over: BTreeSet::new(),
             told: Vec::new(),
             supplied: None,
         };
@@ -96,6 +99,9 @@ impl GrainType for Toys {
                 ATTEMPT => {
                     let (attempt, held) = read_attempt(&row);
                     toy.attempts.insert(attempt, held);
+                }
+                OVER => {
+                    toy.over.insert(Uuid::from_slice(&row.key.key).expect("an id"));
                 }
                 _ => toy.told.push(String::from_utf8_lossy(&row.value).into_owned()),
             }
@@ -114,6 +120,7 @@ struct Toy {
     is_new: bool,
     sum: u64,
     attempts: BTreeMap<Uuid, Held>,
+    over: BTreeSet<Uuid>,
     /// One line for each thing that came from the machinery: reminders, lease ends, refusals, sweeps.
     told: Vec<String>,
     supplied: Option<u64>,
@@ -233,6 +240,9 @@ impl Toy {
 
     fn work(&mut self, cx: &mut Context<'_>, body: &[u8]) -> Decision {
         let attempt = Uuid::from_slice(&body[..16]).expect("an id");
+        if self.attempts.contains_key(&attempt) || self.over.contains(&attempt) {
+            return Decision::Read(Vec::new());
+        }
         let queue = QueueName::new(String::from_utf8_lossy(&body[16..]));
         let held = Held { lease: cx.offers.take(&queue), queue };
         let turn = Turn {
@@ -288,7 +298,9 @@ impl Toy {
     fn done(&mut self, body: &[u8]) -> Decision {
         let attempt = Uuid::from_slice(&body[..16]).expect("an id");
         self.attempts.remove(&attempt);
+        self.over.insert(attempt);
         Decision::Commit(Turn {
+            puts: vec![Row { key: RowKey { table: OVER, key: attempt.as_bytes().to_vec() }, value: Vec::new() }],
             deletes: vec![RowKey { table: ATTEMPT, key: attempt.as_bytes().to_vec() }],
             effects: vec![Effect::Withdraw { attempt, interrupt: body.len() > 16, reason: "done".to_owned() }],
             ..Turn::default()
