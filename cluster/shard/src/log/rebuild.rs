@@ -46,9 +46,9 @@ pub fn rebuild(scans: &[Scan], groups: u32) -> Result<Rebuilt, Error> {
         let group = &mut state[found.group as usize];
         match &found.what {
             What::Vote(vote) => group.vote = Some(*vote),
-            // To nowhere: the group was forgotten, and what was purged with it.
-            What::Purge(None) => group.purged = None,
-            What::Purge(upto) => group.purged = group.purged.max(*upto),
+            // The last one counts, also if it is lower: the group was forgotten meanwhile, and what told so may have died with
+            // its segment. Within one life of a group they only rise.
+            What::Purge(upto) => group.purged = *upto,
             What::Committed(id) => group.committed = *id,
             What::Checkpoint(checkpoint) => group.checkpoint = Some((**checkpoint).clone()),
             _ => {}

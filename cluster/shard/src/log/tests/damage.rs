@@ -6,6 +6,7 @@ use crate::log::{Wal, WalOptions, frame, segment};
 use crate::testing::Double;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 fn try_open(disk: &Double) -> Result<Arc<Wal>, Error> {
     Wal::open_on(Arc::new(disk.clone()), options())
@@ -41,8 +42,16 @@ fn large() -> (Double, Vec<u64>) {
     for i in 0..40 {
         put(&wal.group(i % 2), entry(i % 2, 1, u64::from(i / 2), 600));
     }
+    // The helper makes the files behind the newest: without one, nothing would tell that the newest is lost.
+    let is_there = |n: &u64| disk.names().contains(&segment::name(*n));
+    let is_used = |n: &u64| is_there(n) && !frames(&disk.bytes(&segment::name(*n)), *n).is_empty();
+    let used = (1..).take_while(is_used).collect::<Vec<_>>();
+    let until = Instant::now() + Duration::from_secs(60);
+    while !is_there(&(used.len() as u64 + 1)) {
+        assert!(Instant::now() < until, "no file behind {used:?}");
+        std::thread::yield_now();
+    }
     drop(wal);
-    let used = (1..).take_while(|n| !frames(&disk.bytes(&segment::name(*n)), *n).is_empty()).collect::<Vec<_>>();
     assert!(used.len() >= 4, "{used:?}");
     (disk, used)
 }

@@ -92,6 +92,42 @@ fn entries_larger_than_a_segment_are_kept_too() {
     assert_eq!(entries(&open(&disk).group(0)).len(), 80);
 }
 
+/// [K3] A replica goes from a node and comes back: what its first life had purged must not reach into its second, although the
+/// segment that tells of its first end is dead and one from before that is alive. Both lives are in one term, so that log ids compare
+/// by their indices.
+#[test]
+fn a_second_life_of_a_group_keeps_its_entries_when_only_the_segment_before_its_first_end_is_left() {
+    let disk = Double::default();
+    let wal = open(&disk);
+    let filler = wal.group(2);
+    let mut filled = 0;
+    // More than a segment holds, so that another one is begun; nothing of it is kept.
+    let mut begin_a_segment = || {
+        (0..5).for_each(|i| put(&filler, entry(2, 1, filled + i, 1_000)));
+        filled += 5;
+        driver::purge(&filler, id(1, filled - 1)).unwrap();
+    };
+    // Pins the first segment, in which the first life ends at index 26.
+    put(&wal.group(0), entry(0, 1, 0, 10));
+    let log = wal.group(1);
+    put(&log, entry(1, 1, 0, 10));
+    driver::purge(&log, id(1, 26)).unwrap();
+    begin_a_segment();
+    driver::forget(&log).unwrap();
+    (0..3).for_each(|i| put(&log, entry(1, 1, i, 10)));
+    driver::purge(&log, id(1, 1)).unwrap();
+    begin_a_segment();
+    (3..6).for_each(|i| put(&log, entry(1, 1, i, 10)));
+    driver::purge(&log, id(1, 2)).unwrap();
+    // Its head does not name the dead ones any more.
+    begin_a_segment();
+    drop(wal);
+
+    let log = open(&disk).group(1);
+    assert_eq!(state(&log), (Some(id(1, 2)), Some(id(1, 5))));
+    assert_eq!(entries(&log), (3..6).map(|i| entry(1, 1, i, 10)).collect::<Vec<_>>());
+}
+
 #[test]
 fn dead_segments_are_used_again_and_their_old_frames_are_invisible() {
     let disk = Double::default();
