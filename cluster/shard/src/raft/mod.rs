@@ -1,11 +1,13 @@
 //! openraft, wrapped: with `log` the only module family that names it.
 //!
 //! `host` opens and closes, `replica` starts and ends a group member, `shard` is the commit path, `machine` what happens to
-//! an entry, `leadership` who owns, `confirm` whether it still does, `members` who belongs to a group, `network` and `wire`
-//! what replicas say to each other and `incoming` what is answered, `snapshot` and `upkeep` how the log is let go,
+//! an entry, `leadership` who owns, `confirm` whether it still does, `members` who belongs to a group, `network`, `acks`
+//! and `wire` what replicas say to each other and `incoming` what is answered, `snapshot` and `upkeep` how the log is let go,
 //! `mend` what is done about a replica that has ended by itself,
 //! `checkpoint` what is believed after a restart.
 
+mod acks;
+mod acks;
 mod checkpoint;
 mod confirm;
 mod entry;

@@ -1,10 +1,9 @@
 //! How a replica asks the others: openraft's requests as bytes, over the link.
 //!
 //! Several appends are on their way at once, so that a follower's disk and the network are busy at the same time. Answers
-//! are handed on in the order of the requests. The link may reorder, and a follower that gets the second append before the
-//! first says that something is missing; only as the answer to the first append of a session does that tell anything about
-//! its log, so any later one ends the session, and the next begins at what is known to be there.
+//! are handed on in the order of the requests; `acks` says what they mean and when they may be.
 
+use super::acks::{Acks, Told, unreadable};
 use super::snapshot::SnapshotFile;
 use super::types::{Snapshot, TypeConfig, Vote};
 use super::wire::{self, SnapshotHead};
@@ -20,10 +19,10 @@ use openraft::impls::BasicNode;
 use openraft::network::v2::RaftNetworkV2;
 use openraft::network::{RPCOption, RaftNetworkFactory};
 use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendError, StreamAppendResult,
-    TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult, TransferLeaderRequest,
+    TransferLeaderResponse, VoteRequest, VoteResponse,
 };
-use std::io;
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,7 +63,7 @@ pub struct Peer {
 }
 
 type Answer<T> = Result<T, RPCError<TypeConfig>>;
-type Appended = Answer<StreamAppendResult<TypeConfig>>;
+pub type Appended = Answer<StreamAppendResult<TypeConfig>>;
 
 impl Peer {
     fn ask(&self, kind: RaftKind, body: Bytes, within: Duration) -> BoxFuture<'static, Result<Bytes, LinkError>> {
@@ -101,36 +100,27 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         S: Stream<Item = AppendEntriesRequest<TypeConfig>> + OptionalSend + Unpin + 'static,
     {
         let peer = &*self;
+        let acks = Arc::new(Mutex::new(Acks::default()));
+        let sent = acks.clone();
         let answers = requests
             .map(move |request| {
                 let prev = request.prev_log_id;
                 let last = request.entries.last().map(|entry| entry.log_id).or(prev);
-                let answer = peer.append(&request, peer.append_within);
-                async move { (prev, last, answer.await) }
+                sent.lock().sent(prev, last);
+                peer.append(&request, peer.append_within)
             })
             .buffered(APPENDS_AHEAD_MAX);
-        let mut first = true;
-        let mut over = false;
-        let handed_on = answers.scan((), move |(), (prev, last, answer)| {
-            if over {
-                return std::future::ready(None);
-            }
-            let first = std::mem::replace(&mut first, false);
-            let answer = match answer {
-                Ok(AppendEntriesResponse::Success) => Ok(Ok(last)),
-                Ok(AppendEntriesResponse::PartialSuccess(upto)) => {
-                    over = upto != last;
-                    Ok(Ok(upto))
-                }
-                Ok(AppendEntriesResponse::HigherVote(vote)) => Ok(Err(StreamAppendError::HigherVote(vote))),
-                Ok(AppendEntriesResponse::Conflict) => match prev {
-                    Some(prev) if first => Ok(Err(StreamAppendError::Conflict(prev))),
-                    _ => Err(unreadable("an append came out of its order".into())),
-                },
-                Err(error) => Err(error),
-            };
-            over |= !matches!(answer, Ok(Ok(_)));
-            std::future::ready(Some(answer))
+        let mut is_over = false;
+        let told = answers.scan((), move |(), answer| {
+            let told = (!is_over).then(|| acks.lock().answered(answer));
+            is_over |= matches!(told, Some(Told::Last(_)));
+            std::future::ready(told)
+        });
+        let handed_on = told.filter_map(|told| {
+            std::future::ready(match told {
+                Told::Nothing => None,
+                Told::Acked(answer) | Told::Last(answer) => Some(answer),
+            })
         });
         Box::pin(std::future::ready(Ok(handed_on.boxed())))
     }
@@ -188,8 +178,4 @@ fn failed(error: LinkError) -> RPCError<TypeConfig> {
         LinkError::Unreachable(_) | LinkError::Refused(_) => RPCError::Unreachable(Unreachable::new(&error)),
         LinkError::TimedOut => RPCError::Network(NetworkError::new(&error)),
     }
-}
-
-fn unreadable(what: String) -> RPCError<TypeConfig> {
-    RPCError::Network(NetworkError::new(&io::Error::new(io::ErrorKind::InvalidData, what)))
 }
