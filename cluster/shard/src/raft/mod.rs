@@ -7,7 +7,6 @@
 //! `checkpoint` what is believed after a restart.
 
 mod acks;
-mod acks;
 mod checkpoint;
 mod confirm;
 mod entry;
