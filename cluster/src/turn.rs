@@ -317,7 +317,12 @@ impl Turns {
         let led = self.room.store.leadership().borrow().epoch == Some(self.epoch);
         match error {
             Error::Fenced { .. } | Error::NotLeader { .. } if !led => Failure::Refused(Refusal::Moved),
-            Error::Fenced { .. } => Failure::Again,
+            Error::Fenced { .. } => {
+                // The rows are ahead of what this memory knows: by another writer, or by a commit of ours whose outcome was
+                // not known and which had not been applied yet when the grain was woken for it. Nobody has done its effects.
+                self.owes_wake = true;
+                Failure::Again
+            }
             Error::NotLeader { .. } => Failure::Refused(Refusal::Moved),
             Error::Unknown(what) => {
                 self.owes_wake = true;

@@ -24,6 +24,8 @@ use tokio::sync::{Semaphore, watch};
 pub(crate) enum Fault {
     /// Applied, but the caller is told that the outcome is not known.
     AppliedThenUnknown,
+    /// Applied only just before the next commit; the caller is told at once that the outcome is not known.
+    UnknownThenApplied,
     /// Not applied, and the caller is told that the outcome is not known.
     LostThenUnknown,
     Fenced,
@@ -67,6 +69,8 @@ pub(crate) struct MemoryStore {
     /// Whom it handed the leadership to, told by the test then.
     pub(crate) handed_over: watch::Sender<Option<NodeId>>,
     faults: Mutex<VecDeque<Fault>>,
+    /// Of [`Fault::UnknownThenApplied`].
+    late: Mutex<Option<Commit>>,
     /// A commit passes with one permit; plenty unless a test holds them.
     gate: Semaphore,
     /// Grains in the order of their commits.
@@ -107,6 +111,7 @@ impl MemoryStore {
             others: Mutex::default(),
             handed_over: watch::Sender::new(None),
             faults: Mutex::default(),
+            late: Mutex::default(),
             gate: Semaphore::new(OPEN_GATE),
             commits: Mutex::default(),
             loads: Mutex::default(),
@@ -270,11 +275,19 @@ impl Store for MemoryStore {
             tokio::task::yield_now().await;
             self.gate.acquire().await.map_err(|_| Error::Closed)?.forget();
             let fault = self.faults.lock().pop_front();
+            let late = self.late.lock().take();
+            if let Some(late) = late {
+                self.apply(late)?;
+            }
             match fault {
                 None if self.cut.load(Ordering::SeqCst) => Err(Error::Unknown("cut off".to_owned())),
                 None => self.apply(commit),
                 Some(Fault::AppliedThenUnknown) => {
                     self.apply(commit).and(Err(Error::Unknown("told to, applied".to_owned())))
+                }
+                Some(Fault::UnknownThenApplied) => {
+                    *self.late.lock() = Some(commit);
+                    Err(Error::Unknown("told to, on its way".to_owned()))
                 }
                 Some(Fault::LostThenUnknown) => Err(Error::Unknown("told to, lost".to_owned())),
                 Some(Fault::Fenced) => {

@@ -283,6 +283,20 @@ async fn work_leased_to_a_worker_that_just_left_goes_to_another() {
     assert_eq!(assigned(&mut second).await.0, attempt(1));
 }
 
+/// [FR-035] The commit is on its way still when the grain is woken for it: its work is told when the rows are found ahead.
+#[tokio::test]
+async fn work_of_a_commit_that_is_applied_late_is_not_forgotten() {
+    let cluster = Cluster::start(1);
+    let mut worker = cluster.worker("w", 2, Vec::new()).await;
+    cluster.stores[0].fail_next(Fault::UnknownThenApplied);
+    let body = [attempt(1).as_bytes(), &b"q"[..]].concat();
+    assert_eq!(cluster.call("a", toy::WORK, &body).await.map_err(|r| r.code), Err(Code::Unavailable));
+    cluster.work("acme", "a", attempt(2), "q").await;
+    let mut got = [assigned(&mut worker).await.0, assigned(&mut worker).await.0];
+    got.sort();
+    assert_eq!(got, [attempt(1), attempt(2)]);
+}
+
 #[tokio::test]
 async fn withdrawn_work_is_not_handed_out() {
     let cluster = Cluster::start(1);

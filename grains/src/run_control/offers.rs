@@ -25,14 +25,9 @@ impl Authority {
         }
     }
 
-    /// Attempts that wait in a queue, offered again: by the sweep, since an overfull queue may have dropped them.
-    pub fn offer_queued(&self, record: &mut Record, run_input: &[u8]) {
-        for (step, attempt) in self.open_attempts().filter(|(_, a)| a.state == AttemptState::Queued) {
-            record.effects.push(Effect::Offer(self.waiting_item(step, attempt, run_input)));
-        }
-    }
-
-    /// After a takeover: what waits is offered, what is claimed is expected to be renewed by its worker.
+    /// After a takeover, and by the sweep: what waits is offered, what is claimed is expected to be renewed by its worker.
+    /// Whoever knows it already learns nothing new; an overfull queue may have dropped the one, and effects that were lost with
+    /// a commit of unknown outcome the other.
     pub fn offer_all(&self, record: &mut Record, run_input: &[u8]) {
         for (step, attempt) in self.open_attempts() {
             record.effects.push(match &attempt.lease {

@@ -71,22 +71,25 @@ fn a_lost_wake_is_found() {
     }
 }
 
-/// [R15] The sweep offers again what waits in a queue, and asks for nothing twice.
+/// [R15] The sweep tells again of what waits in a queue and of what a worker has, and asks for nothing twice.
 #[test]
-fn the_sweep_offers_what_waits() {
-    let plan = flow("one").step("a", tool("a")).plan();
-    let mut world = World::new(RunMode::Bundled).knows(plan).places(0);
-    let run = run_id(1);
-    let _: v1::SubmitRunResponse = world.call(&run, run::SUBMIT, &submit("one@1", "1")).expect("accepted");
-    let a = world.attempt_of("a");
-    world.work.clear();
-    world.now = Timestamp(START + 400_000);
-    let (stored, events) = (world.stored.clone(), world.events.len());
-    for _ in 0..3 {
-        let _: () = world.call(&run, run::SWEEP, &()).expect("swept");
+fn the_sweep_tells_of_open_work() {
+    for free in [0, 1] {
+        let plan = flow("one").step("a", tool("a")).plan();
+        let mut world = World::new(RunMode::Bundled).knows(plan).places(free);
+        let run = run_id(1);
+        let _: v1::SubmitRunResponse = world.call(&run, run::SUBMIT, &submit("one@1", "1")).expect("accepted");
+        let a = world.attempt_of("a");
+        world.work.clear();
+        world.now = Timestamp(START + 400_000);
+        let (stored, events) = (world.stored.clone(), world.events.len());
+        for _ in 0..3 {
+            let _: () = world.call(&run, run::SWEEP, &()).expect("swept");
+        }
+        assert_eq!(world.attempt_of("a"), a, "the same attempt");
+        assert_eq!(world.work[&a].lease.is_some(), free == 1);
+        assert_eq!((world.stored.clone(), world.events.len()), (stored, events));
     }
-    assert_eq!(world.attempt_of("a"), a, "the same attempt");
-    assert_eq!((world.stored.clone(), world.events.len()), (stored, events));
 }
 
 fn timed(policy: FailurePolicy, attempts: u32) -> (World, GrainId) {

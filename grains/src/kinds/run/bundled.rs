@@ -250,7 +250,7 @@ impl RunGrain {
     fn sweep(&mut self, cx: &mut Context<'_>, draft: &mut Draft) -> Done {
         if self.authority.run().is_some() && !self.authority.is_over() {
             self.check_stuck(cx, draft)?;
-            self.authority.offer_queued(&mut draft.record, &self.run_input);
+            self.authority.offer_all(&mut draft.record, &self.run_input);
         }
         Ok(Vec::new())
     }

