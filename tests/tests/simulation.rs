@@ -2,7 +2,11 @@
 //!
 //! `cargo xtask sim --seeds N [--from S] [--trace]` runs more of them.
 
-use cluster_tests::sim::{Options, Report, entropy, runner};
+use cluster::sabotage::Sabotage as InSilo;
+use cluster_tests::sim::bugs::Bug;
+use cluster_tests::sim::sabotage::Sabotage;
+use cluster_tests::sim::{Options, Profile, Report, entropy, runner};
+use shard::testing::Sabotage as InStore;
 
 /// Stands in the place of the system's function of this name: everything that asks for randomness, the standard library
 /// included, asks it here. A thread that simulates gets what its seed says, everybody else what the system says.
@@ -46,4 +50,60 @@ fn a_seed_means_the_same_twice() {
     let (first, second) = twice(&Options::of(4));
     assert!(first.notes > 1_000, "{first:?}");
     assert_eq!(first, second);
+}
+
+/// [L4] Without the fence of the epoch.
+#[test]
+fn a_turn_of_an_old_leadership_that_is_applied_is_found() {
+    let words = &["single owner:"];
+    let (sabotage, profile) = (Sabotage::Store(InStore::EpochUnchecked), Profile::Restless);
+    Bug { sabotage, profile, seeds: 1..=12, words }.is_found();
+}
+
+/// [L4] Without the fence of the revision.
+#[test]
+fn a_turn_that_was_decided_on_old_rows_and_is_applied_is_found() {
+    let words = &["revision chain:"];
+    let (sabotage, profile) = (Sabotage::Store(InStore::RevisionUnchecked), Profile::Everything);
+    Bug { sabotage, profile, seeds: 1..=12, words }.is_found();
+}
+
+/// [L4] A named cursor that stands behind what was read, acknowledged or not.
+#[test]
+fn a_cursor_that_is_ahead_of_its_consumer_is_found() {
+    let words = &["events in order:"];
+    let (sabotage, profile) = (Sabotage::Silo(InSilo::CursorAhead), Profile::Everything);
+    Bug { sabotage, profile, seeds: 1..=12, words }.is_found();
+}
+
+/// [L4] Its row goes, and then the process may die before its turn is made.
+#[test]
+fn a_reminder_that_is_cleared_before_its_turn_is_found() {
+    let words = &["reminders once and never early:"];
+    let (sabotage, profile) = (Sabotage::Silo(InSilo::ReminderClearedFirst), Profile::PowerCuts);
+    Bug { sabotage, profile, seeds: 1..=12, words }.is_found();
+}
+
+/// [L4] Without a look for the reply that is stored.
+#[test]
+fn a_command_that_is_carried_out_again_is_found() {
+    let words = &["commands once:", "was done 2 times"];
+    let (sabotage, profile) = (Sabotage::Silo(InSilo::CommandRepeated), Profile::Everything);
+    Bug { sabotage, profile, seeds: 1..=12, words }.is_found();
+}
+
+/// [L4] A power cut makes the node forget whom it has promised its vote.
+#[test]
+fn a_vote_that_is_given_before_it_is_on_disk_is_found() {
+    let words = &["one vote a term:"];
+    let (sabotage, profile) = (Sabotage::Store(InStore::VoteUnsynced), Profile::PowerCuts);
+    Bug { sabotage, profile, seeds: 1..=12, words }.is_found();
+}
+
+/// [L4] One that was frozen or cut off answers from memory what is long past.
+#[test]
+fn a_stale_read_is_found() {
+    let words = &["no stale reads:", "what is there stays there:"];
+    let (sabotage, profile) = (Sabotage::Silo(InSilo::ReadUnconfirmed), Profile::Sleepers);
+    Bug { sabotage, profile, seeds: 1..=12, words }.is_found();
 }

@@ -88,6 +88,7 @@ async fn journal(doors: &Doors, id: &GrainId) -> Vec<v1::JournalEntry> {
     Vec::new()
 }
 
-fn entries(row: &Row) -> Vec<v1::JournalEntry> {
+/// A journal's row.
+pub fn entries(row: &Row) -> Vec<v1::JournalEntry> {
     storage::JournalRow::decode(&*row.value).map(|row| row.entries).unwrap_or_default()
 }

@@ -91,6 +91,15 @@ pub enum Sight {
     },
     Accepted {
         run: GrainId,
+        at_us: u64,
+    },
+    /// A look at a run by way of a machine, that began and ended at these moments.
+    Looked {
+        run: GrainId,
+        slot: Slot,
+        began_us: u64,
+        ended_us: u64,
+        looks: Looks,
     },
     /// A worker was handed an attempt; one that is not its tenant's included.
     Assigned {
@@ -127,6 +136,17 @@ pub enum Sight {
         grain: GrainId,
         body: Arc<Vec<u8>>,
     },
+}
+
+/// What a run looks like.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Looks {
+    /// There is no such run.
+    Missing,
+    /// Run Control's word for how it stands.
+    State(String),
+    /// So many entries.
+    Journal(usize),
 }
 
 /// What is there when all faults are over and everybody has had time.

@@ -103,11 +103,24 @@ impl Door {
         command: Option<CommandId>,
         within: Duration,
     ) -> Result<Vec<u8>, Trouble> {
+        self.call_in_time(target, method, body, command, within, within + Duration::from_millis(200)).await
+    }
+
+    /// A call that waits longer than its deadline, which counts from when the node begins with it: the node may be frozen.
+    pub async fn call_in_time(
+        &self,
+        target: GrainId,
+        method: Method,
+        body: Vec<u8>,
+        command: Option<CommandId>,
+        within: Duration,
+        patience: Duration,
+    ) -> Result<Vec<u8>, Trouble> {
         let work = move |inside: Arc<Inside>| async move {
             let deadline = Instant::now() + within;
             inside.silo.call(Request { target, method, body, command, deadline }).await
         };
-        match self.at(within + Duration::from_millis(200), work).await {
+        match self.at(patience, work).await {
             Some(Ok(reply)) => Ok(reply),
             Some(Err(rejection)) => Err(Trouble::Refused(rejection)),
             None => Err(Trouble::Lost),

@@ -1,4 +1,4 @@
-//! What goes wrong, drawn from the seed: when, where and for how long.
+//! What goes wrong, drawn from the seed: where and for how long. When is in [`script`](super::script).
 
 use super::Options;
 use super::chance::Chance;
@@ -6,11 +6,11 @@ use super::founding;
 use super::machine::name;
 use super::net::{Slot, Weather};
 use super::world::World;
-use std::iter::Peekable;
 use std::sync::atomic::Ordering::Relaxed;
-use std::vec::IntoIter;
 
 const MACHINES_MAX: usize = 5;
+/// Of 1,000 faults of the last 14 in 100: so many concern which machines there are.
+const ROAMS: u64 = 350;
 
 /// One thing that goes wrong, and is mended when it ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub enum Fault {
     CutPowerOfAll,
     /// Everything of a process stands still; its machine's clocks go on.
     Freeze(Slot),
+    /// The same of whoever owns a shard when it begins.
+    FreezeOwner(u32),
     /// Cut from all others, both ways.
     Cut(Slot),
     /// It hears nobody, but is heard.
@@ -42,38 +44,8 @@ pub enum Fault {
     Transfer(u32, Slot),
 }
 
-/// Moments at which faults begin (true) and end.
-#[derive(Default)]
-pub struct Script(Vec<(u64, Fault, bool)>);
-
-impl Script {
-    pub fn of(chance: &mut Chance, options: &Options, from_us: u64) -> Self {
-        let mut script = Self::default();
-        if !options.faults {
-            return script;
-        }
-        let load_us = options.load_ms * 1_000;
-        let mut at = from_us + chance.between(200_000..1_500_000);
-        // One after the other mostly, and sometimes one on top of another.
-        while at < from_us + load_us {
-            let fault = Fault::draw(chance, options);
-            let lasts = fault.lasts(chance);
-            script.0.push((at, fault.clone(), true));
-            script.0.push((at + lasts, fault, false));
-            at += if chance.permille(350) { chance.between(1..lasts.max(2)) } else { lasts };
-            at += chance.between(100_000..2_500_000);
-        }
-        script
-    }
-
-    pub fn in_order(mut self) -> Peekable<IntoIter<(u64, Fault, bool)>> {
-        self.0.sort_by_key(|(at, _, begins)| (*at, *begins));
-        self.0.into_iter().peekable()
-    }
-}
-
 impl Fault {
-    fn draw(chance: &mut Chance, options: &Options) -> Self {
+    pub fn draw(chance: &mut Chance, options: &Options) -> Self {
         let slot = chance.below(options.nodes as u64) as Slot;
         let other = chance.below(options.nodes as u64) as Slot;
         match chance.below(100) {
@@ -89,7 +61,7 @@ impl Fault {
             69..75 => Self::Lossy,
             75..81 => Self::Stormy,
             81..86 => Self::SlowDisk(slot),
-            _ if options.roams && chance.permille(150) => match chance.below(3) {
+            _ if options.roams && chance.permille(ROAMS) => match chance.below(3) {
                 0 => Self::LoseVolume(slot),
                 1 => Self::Join,
                 _ => Self::Remove(slot),
@@ -103,11 +75,12 @@ impl Fault {
     }
 
     /// Microseconds.
-    fn lasts(&self, chance: &mut Chance) -> u64 {
+    pub fn lasts(&self, chance: &mut Chance) -> u64 {
         match self {
             Self::LoseVolume(_) | Self::Kill(_) | Self::CutPower(_) | Self::KillAll | Self::CutPowerOfAll => {
                 chance.between(10_000..2_500_000)
             }
+            Self::FreezeOwner(_) => chance.between(20_000_000..60_000_000),
             Self::Freeze(_) if chance.permille(150) => chance.between(4_000_000..9_000_000),
             Self::Transfer(..) | Self::SetClock(..) | Self::Join | Self::Remove(_) => 1,
             _ => chance.between(200_000..4_000_000),
@@ -126,6 +99,12 @@ impl Fault {
             Self::KillAll => world.machines.iter_mut().for_each(|machine| machine.kill()),
             Self::CutPowerOfAll => world.machines.iter_mut().for_each(|machine| machine.cut_power()),
             Self::Freeze(slot) => world.machines[*slot].freeze(true, now_us),
+            Self::FreezeOwner(shard) => {
+                if let Some(slot) = world.owner_of(*shard) {
+                    world.machines[slot].freeze(true, now_us);
+                    world.asleep.insert(*shard, slot);
+                }
+            }
             Self::SlowDisk(slot) => world.machines[*slot].sync_us_max.store(400_000, Relaxed),
             Self::SetClock(slot, by_ms) => world.machines[*slot].set_clock(*by_ms),
             Self::Transfer(shard, slot) => transfer(world, *shard, *slot),
@@ -142,11 +121,15 @@ impl Fault {
     }
 
     pub fn end(&self, world: &mut World) {
-        let now_us = world.now_us;
         match self {
             Self::Kill(slot) | Self::CutPower(slot) | Self::LoseVolume(slot) => restart(world, *slot),
             Self::KillAll | Self::CutPowerOfAll => (0..world.machines.len()).for_each(|slot| restart(world, slot)),
-            Self::Freeze(slot) => world.machines[*slot].freeze(false, now_us),
+            Self::Freeze(slot) => world.wake(*slot),
+            Self::FreezeOwner(shard) => {
+                if let Some(slot) = world.asleep.remove(shard) {
+                    world.wake(slot);
+                }
+            }
             Self::SlowDisk(slot) => world.machines[*slot].sync_us_max.store(2_000, Relaxed),
             Self::Lossy | Self::Stormy => world.net.set_weather(Weather::fine()),
             Self::Cut(_) | Self::Deafen(_) | Self::Mute(_) | Self::CutWay(..) => self.cut(world, false),
@@ -198,11 +181,8 @@ fn remove(world: &mut World, slot: Slot) {
 
 fn transfer(world: &World, shard: u32, slot: Slot) {
     let Some(to) = world.machines[slot].host().map(|host| host.node_id()) else { return };
-    for machine in &world.machines {
-        let (Some(host), Some(handle)) = (machine.host(), machine.handle()) else { continue };
-        let Some(shard) = host.shard(shard::ShardId(shard)) else { continue };
-        if shard.leadership().borrow().epoch.is_some() {
-            handle.spawn(async move { shard.transfer_leadership(to).await.ok() });
-        }
-    }
+    let Some(machine) = world.owner_of(shard).map(|owner| &world.machines[owner]) else { return };
+    let (Some(host), Some(handle)) = (machine.host(), machine.handle()) else { return };
+    let Some(shard) = host.shard(shard::ShardId(shard)) else { return };
+    handle.spawn(async move { shard.transfer_leadership(to).await.ok() });
 }

@@ -8,6 +8,7 @@
 //! One seed is one process (see `tests/simulation.rs`): then two runs of a seed are the same to the last message, which a test
 //! holds by the hash of [`trace`].
 
+pub mod bugs;
 pub mod chance;
 pub mod check;
 pub mod clock;
@@ -22,13 +23,16 @@ pub mod machine;
 pub mod net;
 mod panics;
 pub mod plans;
+mod profile;
 pub mod runner;
 pub mod sabotage;
+mod script;
 pub mod strand;
 pub mod tally;
 pub mod trace;
 pub mod world;
 
+pub use profile::Profile;
 use sabotage::Sabotage;
 use std::path::PathBuf;
 
@@ -37,6 +41,7 @@ pub struct Options {
     pub seed: u64,
     pub nodes: usize,
     pub shards: u32,
+    pub profile: Profile,
     /// How long the load and the faults last, in virtual milliseconds.
     pub load_ms: u64,
     pub faults: bool,

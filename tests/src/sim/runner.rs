@@ -1,7 +1,7 @@
 //! Runs seeds in child processes of the test binary, some at once, and says what to type for one that fails.
 
 use super::sabotage::Sabotage;
-use super::{Options, Report, simulate};
+use super::{Options, Profile, Report, simulate};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::str::FromStr;
@@ -13,6 +13,7 @@ const SEED: &str = "GRANARY_SIM_SEED";
 const SABOTAGE: &str = "GRANARY_SIM_SABOTAGE";
 const NODES: &str = "GRANARY_SIM_NODES";
 const LOAD_MS: &str = "GRANARY_SIM_LOAD_MS";
+const PROFILE: &str = "GRANARY_SIM_PROFILE";
 const CALM: &str = "GRANARY_SIM_CALM";
 /// What [`run_as_asked`] is told, by `cargo xtask sim`.
 const FROM: &str = "GRANARY_SIM_FROM";
@@ -22,7 +23,7 @@ const TRACE: &str = "GRANARY_SIM_TRACE";
 const AT_ONCE: &str = "GRANARY_SIM_AT_ONCE";
 
 /// Without further word: what continuous integration can afford.
-const SEEDS_IN_CI: u64 = 40;
+const SEEDS_IN_CI: u64 = 200;
 /// Begins the lines by which a child tells what came of it.
 const MARK: &str = "sim: ";
 
@@ -33,15 +34,18 @@ fn told<T: FromStr>(name: &str) -> Option<T> {
 impl Options {
     /// What a seed stands for.
     pub fn of(seed: u64) -> Self {
+        let profile = std::env::var(PROFILE).ok().and_then(|name| Profile::named(&name));
+        let profile = profile.unwrap_or_else(|| Profile::of(seed));
         let memory = PathBuf::from("/dev/shm");
         let folder = if memory.is_dir() { memory } else { std::env::temp_dir() };
         Self {
             seed,
             nodes: told(NODES).unwrap_or(3),
             shards: 3,
-            load_ms: told(LOAD_MS).unwrap_or(15_000),
+            profile,
+            load_ms: told(LOAD_MS).unwrap_or_else(|| profile.load_ms()),
             faults: told::<u8>(CALM).is_none(),
-            roams: seed.is_multiple_of(4),
+            roams: true,
             sabotage: None,
             trace: told::<u8>(TRACE).is_some(),
             folder: folder.join(format!("granary-sim-{}-{seed}", std::process::id())),
@@ -71,9 +75,11 @@ pub fn run(options: &Options) -> Report {
     command.env(SEED, options.seed.to_string());
     command.env(NODES, options.nodes.to_string());
     command.env(LOAD_MS, options.load_ms.to_string());
+    command.env(PROFILE, options.profile.name());
     if !options.faults {
         command.env(CALM, "1");
     }
+    command.env_remove(SABOTAGE);
     if let Some(sabotage) = options.sabotage {
         command.env(SABOTAGE, sabotage.name());
     }

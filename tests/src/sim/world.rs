@@ -8,16 +8,18 @@ use super::chance::Chance;
 use super::check;
 use super::court::{Court, End, Sight};
 use super::doors::Doors;
-use super::faults::{Fault, Script};
+use super::faults::Fault;
 use super::load::client::Client;
 use super::load::consumer::Consumer;
 use super::load::person::Person;
 use super::load::twin::Twin;
+use super::load::visitor::Visitor;
 use super::load::worker::Worker;
 use super::load::{Runs, TENANTS, Yard};
 use super::machine::{Machine, Site, name};
 use super::net::{Net, Slot, Weather};
 use super::plans::Plans;
+use super::script::Script;
 use super::strand::Strand;
 use super::trace::Trace;
 use super::{Options, Report, collect, founding, panics};
@@ -58,6 +60,10 @@ pub struct World {
     attached_at: u64,
     /// Machines that were told to leave for good.
     pub removed: BTreeSet<Slot>,
+    /// Machines that were frozen because they owned these shards.
+    pub asleep: BTreeMap<u32, Slot>,
+    /// Goes up whenever a machine wakes.
+    woken: watch::Sender<u64>,
     /// Epochs that were told already.
     owned: HashMap<(u64, u32), u64>,
 }
@@ -98,6 +104,8 @@ impl World {
             site,
             attached_at: 0,
             removed: BTreeSet::new(),
+            asleep: BTreeMap::new(),
+            woken: watch::Sender::default(),
             owned: HashMap::new(),
         };
         for _ in 0..world.options.nodes {
@@ -190,6 +198,21 @@ impl World {
         }
     }
 
+    /// Who leads a shard by its own account; the first, if it is one of several.
+    pub fn owner_of(&self, shard: u32) -> Option<Slot> {
+        let owns = |machine: &&Machine| {
+            let shard = machine.host().and_then(|host| host.shard(ShardId(shard)));
+            shard.is_some_and(|shard| shard.leadership().borrow().epoch.is_some())
+        };
+        self.machines.iter().find(owns).map(|machine| machine.slot)
+    }
+
+    /// A frozen process goes on.
+    pub fn wake(&mut self, slot: Slot) {
+        self.machines[slot].freeze(false, self.now_us);
+        self.woken.send_modify(|times| *times += 1);
+    }
+
     fn look_at_owners(&mut self) {
         for machine in &self.machines {
             let Some(host) = machine.host() else { continue };
@@ -211,6 +234,7 @@ impl World {
             plans: self.site.plans.clone(),
             working: self.working.subscribe(),
             runs: self.runs.clone(),
+            woken: self.woken.subscribe(),
         };
         let seed = self.options.seed;
         let chance = |name: &str| Chance::of(seed, name);
@@ -229,6 +253,7 @@ impl World {
             self.outside.spawn(Consumer { yard: yard.clone(), chance, tenant, name }.run());
         }
         self.outside.spawn(Person { yard: yard.clone(), chance: chance("person") }.run());
+        self.outside.spawn(Visitor { yard: yard.clone(), chance: chance("visitor") }.run());
         begun.push(self.outside.spawn(Twin { yard, chance: chance("twin") }.run()));
         begun
     }

@@ -5,6 +5,7 @@ mod acknowledged;
 mod attempts;
 mod commands;
 mod events;
+mod kept;
 mod owners;
 mod reads;
 pub use reads::GROWING;
@@ -45,6 +46,7 @@ pub fn all() -> Vec<Box<dyn Check>> {
         Box::new(commands::Commands::default()),
         Box::new(acknowledged::Acknowledged::default()),
         Box::new(reads::Reads::default()),
+        Box::new(kept::Kept::default()),
         Box::new(events::Events::default()),
         Box::new(reminders::Reminders::default()),
         Box::new(attempts::Attempts::default()),

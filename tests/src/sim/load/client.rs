@@ -36,8 +36,8 @@ impl Client {
                 20..28 => self.add(&name, tally::ADD_SLOWLY).await,
                 28..40 => self.meter(&name).await,
                 40..62 => self.read().await,
-                62..70 => self.give(&name).await,
-                70..78 => self.remind(&name).await,
+                62..68 => self.give(&name).await,
+                68..80 => self.remind(&name).await,
                 _ => self.submit().await,
             }
             pause(&mut self.chance, 5..250).await;
@@ -150,7 +150,7 @@ impl Client {
         let run = GrainId::new(&self.tenant.into(), &run::KIND.into(), &run_id);
         self.yard.court.see(Sight::Submitted { run: run.clone() });
         if self.insist(&run, run::SUBMIT, &submit.encode_to_vec(), None).await.is_some() {
-            self.yard.court.see(Sight::Accepted { run: run.clone() });
+            self.yard.court.see(Sight::Accepted { run: run.clone(), at_us: self.yard.now_us() });
             self.yard.runs.accepted(run);
         }
     }

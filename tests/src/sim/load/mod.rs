@@ -1,10 +1,12 @@
 //! The workload: clients that repeat themselves, workers that die and stammer, people who decide late, consumers that move
-//! from node to node, and a second writer that the fences must hold off.
+//! from node to node, and a second writer that the fences must hold off, and a visitor
+//! who looks at everything from everywhere.
 
 pub mod client;
 pub mod consumer;
 pub mod person;
 pub mod twin;
+pub mod visitor;
 pub mod worker;
 
 use super::chance::Chance;
@@ -33,6 +35,8 @@ pub struct Yard {
     /// True while new things are begun.
     pub working: watch::Receiver<bool>,
     pub runs: Runs,
+    /// Changes whenever a frozen machine wakes.
+    pub woken: watch::Receiver<u64>,
 }
 
 impl Yard {

@@ -2,7 +2,10 @@
 
 use super::{Yard, pause};
 use crate::sim::chance::Chance;
-use grain_contract::GrainId;
+use crate::sim::court::{Looks, Sight};
+use crate::sim::doors::Trouble;
+use crate::sim::net::Slot;
+use grain_contract::{Code, GrainId};
 use grains::kinds::methods::run;
 use granary_proto::v1;
 use prost::Message as _;
@@ -30,13 +33,13 @@ impl Person {
         run: &GrainId,
         method: grain_contract::Method,
         body: Vec<u8>,
-    ) -> Option<A> {
+    ) -> Option<(Slot, A)> {
         let door = self.yard.doors.any(&mut self.chance)?;
         let reply = door.call(run.clone(), method, body, None, WITHIN).await;
         match reply {
-            Ok(reply) => A::decode(&*reply).ok(),
-            Err(super::super::doors::Trouble::Refused(refused)) if refused.code == grain_contract::Code::NotFound => {
-                self.yard.court.complain(format!("{run} was accepted, but: {refused}"));
+            Ok(reply) => Some((door.slot, A::decode(&*reply).ok()?)),
+            Err(Trouble::Refused(refused)) if refused.code == Code::NotFound => {
+                self.yard.court.complain(format!("{run} was accepted, but {door} says: {refused}", door = door.slot));
                 None
             }
             Err(_) => None,
@@ -45,7 +48,10 @@ impl Person {
 
     async fn look(&mut self, run: &GrainId) {
         let get = v1::GetRunRequest { run_id: run.key.to_string() };
-        let Some(found) = self.ask::<v1::Run>(run, run::GET, get.encode_to_vec()).await else { return };
+        let began_us = self.yard.now_us();
+        let Some((slot, found)) = self.ask::<v1::Run>(run, run::GET, get.encode_to_vec()).await else { return };
+        let (run_id, ended_us, looks) = (run.clone(), self.yard.now_us(), Looks::State(found.state.clone()));
+        self.yard.court.see(Sight::Looked { run: run_id, slot, began_us, ended_us, looks });
         if matches!(found.state.as_str(), "Completed" | "Failed" | "Cancelled") {
             self.yard.runs.ended(run);
             return;
@@ -57,7 +63,9 @@ impl Person {
         }
         let ask = v1::ListApprovalsRequest { run_id: run.key.to_string(), ..Default::default() };
         let found = self.ask::<v1::ListApprovalsResponse>(run, run::APPROVALS, ask.encode_to_vec()).await;
-        for approval in found.unwrap_or_default().approvals.into_iter().filter(|a| a.state == "pending") {
+        for approval in
+            found.map(|(_, found)| found).unwrap_or_default().approvals.into_iter().filter(|a| a.state == "pending")
+        {
             let decision = match approval.kind.as_str() {
                 "escalation" if approval.options.iter().any(|o| o == "retry") && self.chance.permille(700) => "retry",
                 "escalation" => "fail",
