@@ -114,6 +114,7 @@ pub enum Sight {
         attempt: Uuid,
         until_us: u64,
     },
+    /// It works no more on it: it begins to report, or was told to stop.
     LetGo {
         worker: String,
         attempt: Uuid,

@@ -1,10 +1,11 @@
 //! A step run is at work at one worker at a time, and has one effect.
 //!
-//! A worker's right is counted by its own account, which ends before the silo's: see `load::worker`.
+//! A worker's right is counted by its own account, which ends before the silo's: see `load::worker`. From when it begins to
+//! report it does not work any more: its report may have been committed long before it hears so.
 
 use super::Check;
 use crate::sim::court::Sight;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use uuid::Uuid;
 
 #[derive(Default)]
@@ -13,6 +14,8 @@ pub struct Attempts {
     step_runs: HashMap<Uuid, String>,
     /// Step run → who is at work on which attempt of it, and until when by its own account.
     at_work: HashMap<String, BTreeMap<(String, Uuid), u64>>,
+    /// Who does not work any more on what it may still hold.
+    let_go: BTreeSet<(String, Uuid)>,
     succeeded: HashMap<String, (String, Uuid)>,
     now_us: u64,
 }
@@ -43,14 +46,17 @@ impl Check for Attempts {
                     )
                 }));
                 at_work.insert((worker.clone(), attempt), 0);
+                self.let_go.remove(&(worker.clone(), attempt));
             }
             Sight::Held { worker, attempt, until_us } => {
-                if let Some(step_run) = self.step_runs.get(attempt) {
+                let by = (worker.clone(), *attempt);
+                if let Some(step_run) = self.step_runs.get(attempt).filter(|_| !self.let_go.contains(&by)) {
                     let at_work = self.at_work.entry(step_run.clone()).or_default();
-                    at_work.insert((worker.clone(), *attempt), *until_us);
+                    at_work.insert(by, *until_us);
                 }
             }
             Sight::LetGo { worker, attempt } => {
+                self.let_go.insert((worker.clone(), *attempt));
                 if let Some(at_work) = self.step_runs.get(attempt).and_then(|of| self.at_work.get_mut(of)) {
                     at_work.remove(&(worker.clone(), *attempt));
                 }

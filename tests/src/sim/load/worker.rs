@@ -245,6 +245,7 @@ impl Task {
         let long = self.chance.permille(40);
         pause(&mut self.chance, if long { 2_000..9_000 } else { 1..300 }).await;
         let report = self.report();
+        self.yard.court.see(Sight::LetGo { worker: self.worker.clone(), attempt: self.attempt });
         drop(self.asks.send(Tell::Finished(self.attempt)));
         let stammers = self.chance.permille(150);
         loop {
