@@ -11,6 +11,12 @@ pub struct Sim {
     /// Processes at once; one for each processor if not given.
     #[arg(long)]
     at_once: Option<usize>,
+    /// Trouble of this kind for all seeds, not what each of them draws: Everything, PowerCuts, Restless or Sleepers.
+    #[arg(long)]
+    profile: Option<String>,
+    /// With a deliberate bug, see docs/simulator.md.
+    #[arg(long)]
+    bug: Option<String>,
     /// Print everything that happens, to standard error.
     #[arg(long)]
     trace: bool,
@@ -23,6 +29,12 @@ impl Sim {
         command.env("GRANARY_SIM_FROM", self.from.to_string());
         if let Some(at_once) = self.at_once {
             command.env("GRANARY_SIM_AT_ONCE", at_once.to_string());
+        }
+        if let Some(profile) = self.profile {
+            command.env("GRANARY_SIM_PROFILE", profile);
+        }
+        if let Some(bug) = self.bug {
+            command.env("GRANARY_SIM_SABOTAGE", bug);
         }
         if self.trace {
             command.env("GRANARY_SIM_TRACE", "1");

@@ -46,7 +46,7 @@ impl Options {
             load_ms: told(LOAD_MS).unwrap_or_else(|| profile.load_ms()),
             faults: told::<u8>(CALM).is_none(),
             roams: true,
-            sabotage: None,
+            sabotage: std::env::var(SABOTAGE).ok().and_then(|name| Sabotage::named(&name)),
             trace: told::<u8>(TRACE).is_some(),
             folder: folder.join(format!("granary-sim-{}-{seed}", std::process::id())),
         }
@@ -56,9 +56,7 @@ impl Options {
 /// The child's side: simulates what its environment says, and tells it line by line.
 pub fn child() {
     let Some(seed) = told(SEED) else { return };
-    let mut options = Options::of(seed);
-    options.sabotage = std::env::var(SABOTAGE).ok().and_then(|name| Sabotage::named(&name));
-    let report = simulate(options);
+    let report = simulate(Options::of(seed));
     let Report { hash, notes, virtual_ms, runs, open, faults } = report;
     println!("\n{MARK}report {hash} {notes} {virtual_ms} {runs} {open}");
     for fault in faults {
@@ -109,7 +107,7 @@ fn read(output: &str) -> Option<Report> {
 pub fn run_all(
     all: impl Iterator<Item = Options> + Send,
     each: impl Fn(&Options, &Report) + Sync,
-) -> Vec<(u64, Report)> {
+) -> Vec<(Options, Report)> {
     let all = Mutex::new(all);
     let failed = Mutex::new(Vec::new());
     let at_once = told(AT_ONCE).or_else(|| std::thread::available_parallelism().ok().map(|n| n.get())).unwrap_or(2);
@@ -121,22 +119,25 @@ pub fn run_all(
                     let report = run(&options);
                     each(&options, &report);
                     if !report.faults.is_empty() {
-                        failed.lock().unwrap_or_else(PoisonError::into_inner).push((options.seed, report));
+                        failed.lock().unwrap_or_else(PoisonError::into_inner).push((options, report));
                     }
                 }
             });
         }
     });
     let mut failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
-    failed.sort_by_key(|(seed, _)| *seed);
+    failed.sort_by_key(|(options, _)| options.seed);
     failed
 }
 
 /// As many seeds as the environment asks for.
 ///
 /// # Panics
-/// If one fails; says which, why, and what to type.
+/// If one fails; says which, why, and what to type. If it is asked for a profile or a bug that is not there.
 pub fn run_as_asked() {
+    let is_known = |name: &str, known: fn(&str) -> bool| std::env::var(name).map_or(true, |value| known(&value));
+    assert!(is_known(PROFILE, |name| Profile::named(name).is_some()), "there is no such profile");
+    assert!(is_known(SABOTAGE, |name| Sabotage::named(name).is_some()), "there is no such bug");
     let (from, seeds) = (told(FROM).unwrap_or(1u64), told(SEEDS).unwrap_or(SEEDS_IN_CI));
     let (done, runs, virtual_ms) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let failed = run_all((from..from + seeds).map(Options::of), |options, report| {
@@ -144,17 +145,18 @@ pub fn run_as_asked() {
         virtual_ms.fetch_add(report.virtual_ms, Relaxed);
         let done = done.fetch_add(1, Relaxed) + 1;
         if !report.faults.is_empty() {
-            eprintln!("{}", sentence(options.seed, report));
+            eprintln!("{}", sentence(options, report));
         } else if seeds <= 20 || done.is_multiple_of(100) {
             eprintln!("seed {} is fine: {report:?}; {done} of {seeds} done", options.seed);
         }
     });
     eprintln!("{seeds} seeds from {from}: {runs:?} runs in {} virtual seconds", virtual_ms.into_inner() / 1_000);
-    let told: Vec<String> = failed.iter().map(|(seed, report)| sentence(*seed, report)).collect();
+    let told: Vec<String> = failed.iter().map(|(options, report)| sentence(options, report)).collect();
     assert!(told.is_empty(), "{} of {seeds} seeds failed\n{}", told.len(), told.join("\n"));
 }
 
-fn sentence(seed: u64, report: &Report) -> String {
+fn sentence(options: &Options, report: &Report) -> String {
+    let (seed, profile) = (options.seed, options.profile.name());
     let shown: Vec<&String> = report.faults.iter().take(6).collect();
-    format!("seed {seed} fails: {shown:#?}\n  cargo xtask sim --from {seed} --seeds 1 --trace")
+    format!("seed {seed} fails: {shown:#?}\n  cargo xtask sim --from {seed} --seeds 1 --profile {profile} --trace")
 }
