@@ -76,6 +76,13 @@ pub(super) struct Question {
     pub spots: Vec<(String, Spot)>,
 }
 
+impl Question {
+    /// Where the parameter stands; for one that is not there the place of the kind.
+    pub fn spot_of(&self, parameter: &str) -> Spot {
+        self.spots.iter().find(|(name, _)| name == parameter).map_or(self.kind.spot, |(_, spot)| *spot)
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Retry {
     pub initial_ms: Option<u64>,

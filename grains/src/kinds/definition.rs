@@ -78,8 +78,12 @@ impl Grain for Definition {
 impl Definition {
     fn list(&self) -> Result<Decision, Rejection> {
         if self.versions.is_empty() {
-            let message = format!("Expected a loaded definition, but {} is not one.", self.id.key);
-            return Err(Rejection::new(Code::NotFound, message).at("definitionId"));
+            let key = self.id.key.as_ref();
+            let (message, field) = match key.strip_prefix(SKILL_PREFIX) {
+                Some(skill) => (format!("Expected a loaded skill, but {skill:?} is not one."), "name"),
+                None => (format!("Expected a loaded definition, but {key} is not one."), "definitionId"),
+            };
+            return Err(Rejection::new(Code::NotFound, message).at(field));
         }
         let versions = self.versions.iter().rev().map(|(_, v)| v.clone()).collect();
         Ok(Decision::Read(v1::ListWorkflowDefinitionVersionsResponse { versions }.encode_to_vec()))

@@ -24,7 +24,7 @@ use cache::Cache;
 use cluster::Silo;
 use compile::InputSchema;
 use grain_contract::{Code, Rejection, TenantId};
-use grains::definition::Plan;
+use grains::definition::{Plan, SKILL_PREFIX};
 use grains::kinds::methods::{definition, release};
 use granary_proto::wire::Json;
 use granary_proto::{calls, v1};
@@ -148,8 +148,11 @@ impl Library {
             let known: Vec<&str> = versions.iter().filter(|v| !v.draft).map(|v| v.version.as_str()).collect();
             let found =
                 if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
-            Rejection::new(Code::NotFound, format!("Expected {wanted} of definition {definition_id:?}, but {found}."))
-                .at("version")
+            let what = match definition_id.strip_prefix(SKILL_PREFIX) {
+                Some(skill) => format!("skill {skill:?}"),
+                None => format!("definition {definition_id:?}"),
+            };
+            Rejection::new(Code::NotFound, format!("Expected {wanted} of {what}, but {found}.")).at("version")
         })
     }
 

@@ -70,10 +70,7 @@ impl Library {
         deadline: Instant,
     ) -> Result<v1::GetSkillResponse, Rejection> {
         let wanted = Some(version).filter(|version| !version.is_empty());
-        let version = self
-            .version_of(tenant, &format!("{SKILL_PREFIX}{name}"), wanted, deadline)
-            .await
-            .map_err(|refusal| of_skill(refusal, name))?;
+        let version = self.version_of(tenant, &format!("{SKILL_PREFIX}{name}"), wanted, deadline).await?;
         self.skill_of(tenant, &version, deadline).await
     }
 
@@ -84,9 +81,8 @@ impl Library {
         name: &str,
         deadline: Instant,
     ) -> Result<Vec<v1::SkillVersion>, Rejection> {
-        let versions = self.versions(tenant, &format!("{SKILL_PREFIX}{name}"), deadline).await;
         let mut found = Vec::new();
-        for version in versions.map_err(|refusal| of_skill(refusal, name))? {
+        for version in self.versions(tenant, &format!("{SKILL_PREFIX}{name}"), deadline).await? {
             found.extend(self.skill_of(tenant, &version, deadline).await?.skill);
         }
         Ok(found)
@@ -103,14 +99,6 @@ impl Library {
         let skill = compile::stored_skill(&self.live.get(), &put)?;
         Ok(v1::GetSkillResponse { skill: Some(shown(&skill, version)), document: Some(Json::new(put.document)) })
     }
-}
-
-/// Who asks for a skill does not know that it is a definition.
-fn of_skill(refusal: Rejection, name: &str) -> Rejection {
-    if refusal.code != Code::NotFound {
-        return refusal;
-    }
-    Rejection::new(Code::NotFound, format!("Expected a loaded skill, but {name:?} is not one.")).at("name")
 }
 
 fn shown(skill: &Skill, version: &v1::DefinitionVersion) -> v1::SkillVersion {

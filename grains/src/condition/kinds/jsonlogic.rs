@@ -1,10 +1,13 @@
 //! `{kind: jsonlogic, rule: {">": [{"var": "world.unread"}, 3]}}`: a JsonLogic rule over outputs and variables, as in a
-//! Condition step, and over the observed `scene` and `world`.
+//! Condition step, and over the observed `scene` and `world`. In a document the rule may be JSON text as well; then it has
+//! become the native form before it comes here.
 
 use super::parameters::described;
 use super::{Condition, ConditionKind, Facts, Fault, Parameters, Verdict};
 use crate::condition::{Expression, truthy};
 use std::sync::Arc;
+
+pub(crate) const NAME: &str = "jsonlogic";
 
 #[derive(Debug)]
 pub(super) struct JsonLogic;
@@ -14,7 +17,7 @@ struct Rule(Expression);
 
 impl ConditionKind for JsonLogic {
     fn name(&self) -> &str {
-        "jsonlogic"
+        NAME
     }
 
     fn read(&self, parameters: Parameters<'_>) -> Result<Arc<dyn Condition>, Vec<Fault>> {

@@ -14,6 +14,7 @@ mod step_result_success;
 mod tests;
 mod world_variable_equals;
 
+pub(crate) use jsonlogic::NAME as JSONLOGIC;
 pub use parameters::{Fault, Parameters};
 pub(crate) use step_result_success::NAME as STEP_RESULT_SUCCESS;
 

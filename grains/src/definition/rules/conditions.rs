@@ -42,6 +42,5 @@ pub(super) fn check(cx: &Context<'_>, findings: &mut Vec<Finding>) {
 }
 
 fn fault(step: &Step, question: &Question, field: &str, code: &'static str, message: String) -> Finding {
-    let spot = question.spots.iter().find(|(name, _)| name == field).map_or(question.kind.spot, |(_, spot)| *spot);
-    Finding::error(code, spot, format!("{}.{field}", step.field("condition")), message)
+    Finding::error(code, question.spot_of(field), format!("{}.{field}", step.field("condition")), message)
 }

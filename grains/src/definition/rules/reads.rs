@@ -30,7 +30,7 @@ pub(super) fn check(cx: &Context<'_>, findings: &mut Vec<Finding>) {
         .filter_map(|(ix, step)| {
             let question = step.condition.as_ref()?;
             match cx.env.conditions.condition(&question.kind.value, &question.parameters) {
-                Ok(How::Here(condition)) => Some((ix, question.kind.spot, condition)),
+                Ok(How::Here(condition)) => Some((ix, question.spot_of("rule"), condition)),
                 _ => None,
             }
         })
@@ -76,10 +76,12 @@ fn roots(cx: &Context<'_>, reader: &Reader<'_>, findings: &mut Vec<Finding>) {
             "scene" | "world" if reader.observes => None,
             "item" | "index" => outside_of_items(cx, reader, root),
             name => match cx.graph.by_id.get(name) {
-                None => Some((
-                    "unknown-root",
-                    format!("Expected {} or the id of a step, but found {}", RESERVED.join(", "), quote(name)),
-                )),
+                None => {
+                    let observed = if reader.observes { ", scene, world" } else { "" };
+                    let known = RESERVED.join(", ");
+                    let message = format!("Expected {known}{observed} or the id of a step, but found {}", quote(name));
+                    Some(("unknown-root", message))
+                }
                 Some(&read) => step_fault(cx, reader, read, &mut before),
             },
         };

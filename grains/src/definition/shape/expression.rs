@@ -71,7 +71,7 @@ impl Shaper<'_> {
     }
 
     /// The JSON value of an expression. A text holds JSON, always: so a literal text is written `"\"x\""`.
-    fn native(&mut self, node: &Node, path: &str) -> Option<Value> {
+    pub(super) fn native(&mut self, node: &Node, path: &str) -> Option<Value> {
         let Data::Text(text) = &node.data else { return Some(node.to_json()) };
         if text.trim().is_empty() {
             return self.wrong(node, path, "a JsonLogic expression");

@@ -14,6 +14,7 @@ impl Shaper<'_> {
                 Some(Value::String(text.clone()))
             }
             Data::Bool(_) | Data::Number { .. } => self.wrong(node, path, "a text (in quotes)"),
+            Data::Text(_) => self.wrong(node, path, "a text that is not empty"),
             _ => self.wrong(node, path, "a text"),
         }
     }

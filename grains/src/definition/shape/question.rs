@@ -1,6 +1,7 @@
 //! Conditions of registered kinds, and how long to wait for them.
 
 use super::Shaper;
+use crate::condition::kinds::JSONLOGIC;
 use crate::definition::document::{Placed, Question};
 use crate::definition::duration::{DURATION_MS_MAX, duration_of_seconds, parse_duration};
 use crate::definition::tree::{Data, Node};
@@ -18,9 +19,6 @@ impl Shaper<'_> {
         for entry in entries {
             if entry.key == "kind" {
                 self.text(&entry.value, &format!("{path}.kind"), &mut kind)?;
-            } else {
-                parameters.insert(entry.key.clone(), entry.value.to_json());
-                spots.push((entry.key.clone(), entry.spot));
             }
         }
         let Some(kind) = kind else {
@@ -28,8 +26,20 @@ impl Shaper<'_> {
             self.error("missing-field", node.spot, &format!("{path}.kind"), message);
             return None;
         };
+        let mut canonical = Map::from_iter([("kind".to_owned(), Value::String(kind.value.clone()))]);
+        for entry in entries.iter().filter(|entry| entry.key != "kind") {
+            // Its rule may be JSON text, like every other expression, and ends as the same native form.
+            let value = if kind.value == JSONLOGIC && entry.key == "rule" {
+                self.native(&entry.value, &format!("{path}.rule"))?
+            } else {
+                entry.value.to_json()
+            };
+            canonical.insert(entry.key.clone(), value.clone());
+            parameters.insert(entry.key.clone(), value);
+            spots.push((entry.key.clone(), entry.spot));
+        }
         *slot = Some(Question { kind, parameters, spots });
-        Some(node.to_json())
+        Some(Value::Object(canonical))
     }
 
     /// Seconds or an ISO 8601 duration, at least `min` milliseconds.

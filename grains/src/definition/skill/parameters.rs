@@ -93,25 +93,19 @@ impl Parameters {
         }
         let mut faults = Vec::new();
         for name in given.keys().filter(|name| self.get(name).is_none()) {
-            faults.push(format!("no parameter {name:?}"));
+            faults.push(format!("{name:?}, which is none of its parameters"));
         }
         let mut complete = Map::new();
         for parameter in &self.0 {
             match given.get(&parameter.name).filter(|value| !value.is_null()) {
                 Some(value) if !parameter.kind.fits(value) => {
-                    faults.push(format!(
-                        "{} as a value of type {}",
-                        shown(&parameter.name, value),
-                        parameter.kind.as_str()
-                    ));
+                    let kind = parameter.kind.as_str();
+                    faults.push(format!("{}, which is not of type {kind}", shown(&parameter.name, value)));
                 }
                 Some(value) if !parameter.one_of.is_empty() && !parameter.one_of.contains(value) => {
                     let allowed: Vec<String> = parameter.one_of.iter().map(Value::to_string).collect();
-                    faults.push(format!(
-                        "{} where one of {} may stand",
-                        shown(&parameter.name, value),
-                        allowed.join(", ")
-                    ));
+                    let allowed = allowed.join(", ");
+                    faults.push(format!("{}, which is none of {allowed}", shown(&parameter.name, value)));
                 }
                 Some(value) => {
                     complete.insert(parameter.name.clone(), value.clone());

@@ -5,10 +5,17 @@
 
 use super::parameters::Parameters;
 use crate::condition::Expression;
+use crate::definition::finding::Spot;
+use crate::definition::tree::{Data, Entry, Node};
 use serde_json::{Value, json};
 
-/// Where inside the value, and what.
-type Fault = (String, String);
+/// What is wrong with a placeholder, and where.
+pub(super) struct Fault {
+    pub spot: Spot,
+    pub path: String,
+    /// "Expected …, but …"
+    pub message: String,
+}
 
 /// One piece of a text.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,25 +24,26 @@ enum Piece<'a> {
     Name(&'a str),
 }
 
-/// The expression that gives the value with its placeholders filled in.
-///
-/// # Errors
-/// "Expected …, but …", with the place inside the value.
-pub(super) fn expression(value: &Value, parameters: &Parameters, at: &str) -> Result<Expression, Fault> {
-    match value {
-        Value::String(text) => of_text(text, parameters).map_err(|message| (at.to_owned(), message)),
-        Value::Array(values) => {
-            let each =
-                values.iter().enumerate().map(|(ix, value)| expression(value, parameters, &format!("{at}[{ix}]")));
-            Ok(Expression::list(each.collect::<Result<_, _>>()?))
+/// The expression that gives the value with its placeholders filled in, and every fault; one with a fault is null here.
+pub(super) fn expression(node: &Node, parameters: &Parameters, path: &str, faults: &mut Vec<Fault>) -> Expression {
+    match &node.data {
+        Data::Text(text) => of_text(text, parameters).unwrap_or_else(|message| {
+            faults.push(Fault { spot: node.spot, path: path.to_owned(), message });
+            Expression::constant(Value::Null)
+        }),
+        Data::List(nodes) => {
+            let each = nodes.iter().enumerate();
+            let each = each.map(|(ix, node)| expression(node, parameters, &format!("{path}[{ix}]"), faults));
+            Expression::list(each.collect())
         }
-        Value::Object(fields) => {
-            let field = |(name, value): (&String, &Value)| {
-                Ok((name.clone(), expression(value, parameters, &format!("{at}.{name}"))?))
+        Data::Map(entries) => {
+            let mut field = |entry: &Entry| {
+                let path = format!("{path}.{}", entry.key);
+                (entry.key.clone(), expression(&entry.value, parameters, &path, faults))
             };
-            Ok(Expression::fields(fields.iter().map(field).collect::<Result<_, Fault>>()?))
+            Expression::fields(entries.iter().map(&mut field).collect())
         }
-        other => Ok(Expression::constant(other.clone())),
+        Data::Null | Data::Bool(_) | Data::Number { .. } => Expression::constant(node.to_json()),
     }
 }
 

@@ -10,7 +10,6 @@ use crate::definition::plan::FailurePolicy;
 use crate::definition::shape::POLICIES;
 use crate::definition::tree::{Data, Entry, Node, quote};
 use grain_contract::limits::NAME_BYTES_MAX;
-use serde_json::Value;
 use std::collections::HashSet;
 
 const KEYS: [&str; 6] = ["skill", "version", "kind", "description", "parameters", "steps"];
@@ -96,6 +95,7 @@ impl Reader<'_> {
         };
         match &entry.value.data {
             Data::Text(text) if !text.trim().is_empty() => Some(text.clone()),
+            Data::Text(_) => self.wrong(&entry.value, path, "a text that is not empty"),
             _ => self.wrong(&entry.value, path, "a text"),
         }
     }
@@ -137,24 +137,30 @@ impl Reader<'_> {
         self.only(fields, &path, &PARAMETER_KEYS);
         let field = |key: &str| fields.iter().find(|field| field.key == key).map(|field| &field.value);
         let kind = match field("type") {
-            Some(node) => self.word(node, &format!("{path}.type"), &ParameterType::ALL)?,
+            Some(node) => self.word(node, &format!("{path}.type"), &ParameterType::ALL),
             None => {
                 let message = format!("Expected `type` in the parameter `{}`, but it is not there", entry.key);
                 self.error("missing-field", entry.spot, &format!("{path}.type"), message);
-                return None;
+                None
             }
         };
         let required = match field("required").map(|node| (&node.data, node)) {
-            None => false,
-            Some((Data::Bool(required), _)) => *required,
-            Some((_, node)) => self.wrong(node, &format!("{path}.required"), "true or false")?,
+            None => Some(false),
+            Some((Data::Bool(required), _)) => Some(*required),
+            Some((_, node)) => self.wrong(node, &format!("{path}.required"), "true or false"),
         };
         let one_of = match field("enum").map(|node| (&node.data, node)) {
-            None => Vec::new(),
-            Some((Data::List(values), _)) if !values.is_empty() => values.iter().map(Node::to_json).collect(),
-            Some((_, node)) => self.wrong(node, &format!("{path}.enum"), "a list of values")?,
+            None => Some(Vec::new()),
+            Some((Data::List(values), _)) if !values.is_empty() => Some(values.iter().map(Node::to_json).collect()),
+            Some((_, node)) => self.wrong(node, &format!("{path}.enum"), "a list of values that is not empty"),
         };
         let default = field("default").map(Node::to_json);
+        let description = match field("description").map(|node| (&node.data, node)) {
+            None => Some(String::new()),
+            Some((Data::Text(text), _)) => Some(text.clone()),
+            Some((_, node)) => self.wrong(node, &format!("{path}.description"), "a text"),
+        };
+        let (kind, required, one_of, description) = (kind?, required?, one_of?, description?);
         for (what, value) in one_of.iter().map(|value| ("enum", value)).chain(default.iter().map(|v| ("default", v))) {
             if !kind.fits(value) {
                 let message = format!("Expected values of type {} in `{what}`, but found {value}", kind.as_str());
@@ -165,11 +171,6 @@ impl Reader<'_> {
             let message = "Expected the default to be one of `enum`, but it is not".to_owned();
             self.error("unknown-word", field("default")?.spot, &format!("{path}.default"), message);
         }
-        let description = match field("description").map(|node| (&node.data, node)) {
-            None => String::new(),
-            Some((Data::Text(text), _)) => text.clone(),
-            Some((_, node)) => self.wrong(node, &format!("{path}.description"), "a text")?,
-        };
         Some(Parameter { name: entry.key.clone(), kind, required, default, one_of, description })
     }
 
@@ -188,10 +189,21 @@ impl Reader<'_> {
 
     fn calls(&mut self, root: &Node, entry: Option<&Entry>, parameters: &Parameters) -> Vec<Call> {
         let nodes = match entry.map(|entry| (&entry.value.data, &entry.value)) {
-            Some((Data::List(nodes), _)) if (1..=CALLS_MAX).contains(&nodes.len()) => nodes,
+            Some((Data::List(nodes), node)) => {
+                let (code, wanted) = match nodes.len() {
+                    0 => ("no-steps", "at least one tool call".to_owned()),
+                    1..=CALLS_MAX => ("", String::new()),
+                    _ => ("too-large", format!("at most {CALLS_MAX} tool calls")),
+                };
+                if !code.is_empty() {
+                    let message = format!("Expected {wanted} in `steps`, but found {}", nodes.len());
+                    self.error(code, node.spot, "steps", message);
+                    return Vec::new();
+                }
+                nodes
+            }
             Some((_, node)) => {
-                let wanted = format!("a list of 1 to {CALLS_MAX} tool calls");
-                return self.wrong::<Vec<Call>>(node, "steps", &wanted).unwrap_or_default();
+                return self.wrong::<Vec<Call>>(node, "steps", "a list of tool calls").unwrap_or_default();
             }
             None => {
                 let message = "Expected a list of tool calls in `steps`, but it is not there".to_owned();
@@ -200,19 +212,10 @@ impl Reader<'_> {
             }
         };
         let mut ids = HashSet::new();
-        let mut calls = Vec::new();
-        for (ix, node) in nodes.iter().enumerate() {
-            let Some(call) = self.call(node, ix, parameters) else { continue };
-            if !ids.insert(call.id.clone()) {
-                let message = format!("Expected each id once, but {} is here again", quote(&call.id));
-                self.error("doubled-step", node.spot, &format!("steps[{ix}].id"), message);
-            }
-            calls.push(call);
-        }
-        calls
+        nodes.iter().enumerate().filter_map(|(ix, node)| self.call(node, ix, parameters, &mut ids)).collect()
     }
 
-    fn call(&mut self, node: &Node, ix: usize, parameters: &Parameters) -> Option<Call> {
+    fn call(&mut self, node: &Node, ix: usize, parameters: &Parameters, ids: &mut HashSet<String>) -> Option<Call> {
         let path = format!("steps[{ix}]");
         let fields = self.map(node, &path)?;
         self.only(fields, &path, &CALL_KEYS);
@@ -221,6 +224,11 @@ impl Reader<'_> {
             Some(_) => self.name(node, field("id"), &format!("{path}.id"), "_-"),
             None => Some(format!("call-{}", ix + 1)),
         };
+        if let Some(id) = id.as_ref().filter(|id| !ids.insert((*id).clone())) {
+            let spot = field("id").map_or(node.spot, |entry| entry.value.spot);
+            let message = format!("Expected each id once, but {} is here again", quote(id));
+            self.error("doubled-step", spot, &format!("{path}.id"), message);
+        }
         let tool = self.name(node, field("tool"), &format!("{path}.tool"), "._-/:@");
         let action_class = self.text(node, field("actionClass"), &format!("{path}.actionClass"));
         if let (Some(class), Some(entry)) = (&action_class, field("actionClass"))
@@ -231,42 +239,40 @@ impl Reader<'_> {
             self.error("unknown-action-class", entry.value.spot, &format!("{path}.actionClass"), message);
         }
         let failure_policy = match field("failurePolicy") {
-            Some(entry) => self.word(&entry.value, &format!("{path}.failurePolicy"), &POLICIES)?,
-            None => FailurePolicy::Fail,
+            Some(entry) => self.word(&entry.value, &format!("{path}.failurePolicy"), &POLICIES),
+            None => Some(FailurePolicy::Fail),
         };
         let max_attempts = match field("maxAttempts") {
-            Some(entry) => Some(self.whole(&entry.value, &format!("{path}.maxAttempts"))?),
-            None => None,
+            Some(entry) => self.whole(&entry.value, &format!("{path}.maxAttempts")).map(Some),
+            None => Some(None),
         };
         let timeout_ms = match field("timeoutMinutes") {
-            Some(entry) => Some(self.minutes(&entry.value, &format!("{path}.timeoutMinutes"))?),
-            None => None,
+            Some(entry) => self.minutes(&entry.value, &format!("{path}.timeoutMinutes")).map(Some),
+            None => Some(None),
         };
-        let input = self.input(field("arguments"), &format!("{path}.arguments"), parameters)?;
+        let input = self.input(field("arguments"), &format!("{path}.arguments"), parameters);
         Some(Call {
             id: id?,
             tool: tool?,
-            input,
+            input: input?,
             action_class: action_class?,
-            failure_policy,
-            max_attempts,
-            timeout_ms,
+            failure_policy: failure_policy?,
+            max_attempts: max_attempts?,
+            timeout_ms: timeout_ms?,
         })
     }
 
     fn input(&mut self, entry: Option<&Entry>, path: &str, parameters: &Parameters) -> Option<Expression> {
         let Some(entry) = entry else { return Some(Expression::fields(Vec::new())) };
-        let value = entry.value.to_json();
-        if !matches!(value, Value::Object(_)) {
+        if !matches!(entry.value.data, Data::Map(_)) {
             return self.wrong(&entry.value, path, "an object of arguments");
         }
-        match placeholders::expression(&value, parameters, path) {
-            Ok(input) => Some(input),
-            Err((at, message)) => {
-                self.error("bad-placeholder", entry.value.spot, &at, message);
-                None
-            }
+        let mut faults = Vec::new();
+        let input = placeholders::expression(&entry.value, parameters, path, &mut faults);
+        for fault in faults {
+            self.error("bad-placeholder", fault.spot, &fault.path, fault.message);
         }
+        Some(input)
     }
 
     fn whole(&mut self, node: &Node, path: &str) -> Option<u32> {

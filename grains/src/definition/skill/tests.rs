@@ -87,6 +87,12 @@ fn arguments_are_checked_against_the_declared_parameters() {
         assert_eq!(check(arguments.clone()), wanted.map_err(str::to_owned), "{arguments}");
     }
     assert_eq!(parameters.check(b"").expect_err("nothing").class, "missing-parameter");
+    let wrong = json!({"app": 5, "mode": "other", "pap": 1}).to_string();
+    assert_eq!(
+        parameters.check(wrong.as_bytes()).expect_err("three faults").message,
+        "Expected arguments that the skill declares, but found \"pap\", which is none of its parameters; app: 5, which is not \
+         of type string; mode: \"other\", which is none of \"fast\", \"slow\"."
+    );
 }
 
 #[test]
@@ -124,6 +130,43 @@ steps:
     let mut wanted: Vec<_> = wanted.map(|(code, path, line)| (code, path.to_owned(), line)).into();
     wanted.sort_by_key(|(_, path, line)| (*line, path.clone()));
     assert_eq!(found, wanted);
+}
+
+/// [O2] One fault does not hide another, and each is shown where it stands: in the text that holds the placeholder.
+#[test]
+fn one_fault_does_not_hide_another() {
+    let text = "
+skill: a
+version: 1
+kind: flow-template
+parameters:
+  n: {type: int, required: maybe, colour: red, enum: []}
+steps:
+  - {id: a, tool: t, actionClass: read, failurePolicy: Never, maxAttempts: 0, arguments: {x: '{{o}}', y: ['{{p']}}
+  - {id: a, tool: t, actionClass: read}
+";
+    let wanted = [
+        ("unknown-key", "parameters.n.colour", (6, 35)),
+        ("unknown-word", "parameters.n.type", (6, 13)),
+        ("wrong-type", "parameters.n.enum", (6, 54)),
+        ("wrong-type", "parameters.n.required", (6, 28)),
+        ("bad-placeholder", "steps[0].arguments.x", (8, 94)),
+        ("bad-placeholder", "steps[0].arguments.y[0]", (8, 107)),
+        ("unknown-word", "steps[0].failurePolicy", (8, 56)),
+        ("wrong-type", "steps[0].maxAttempts", (8, 76)),
+        ("doubled-step", "steps[1].id", (9, 10)),
+    ];
+    let found = load_skill(text, &Environment::default()).findings;
+    let mut found: Vec<_> = found.iter().map(|f| (f.code, f.path.as_str(), (f.spot.line, f.spot.column))).collect();
+    found.sort_by_key(|(_, path, (line, _))| (*line, *path));
+    let mut wanted = wanted.to_vec();
+    wanted.sort_by_key(|(_, path, (line, _))| (*line, *path));
+    assert_eq!(found, wanted);
+    let calls = |calls: &str| findings(&format!("skill: a\nversion: 1\nkind: flow-template\nsteps: {calls}\n"));
+    assert_eq!(calls("[]"), [("no-steps", "steps".to_owned(), 4)]);
+    let many = format!("[{}]", vec!["{tool: t, actionClass: read}"; CALLS_MAX + 1].join(", "));
+    assert_eq!(calls(&many), [("too-large", "steps".to_owned(), 4)]);
+    assert_eq!(calls("{}"), [("wrong-type", "steps".to_owned(), 4)]);
 }
 
 /// [O2] Another kind can be kept, whatever it holds, but there is no plan for it.

@@ -213,15 +213,20 @@ impl RunGrain {
         let submit: calls::Submit = wire::body(&rejected.body)?;
         let request = submit.request.unwrap_or_default();
         let child = wire::id(&request.run_id, "body.request.runId")?;
+        // Nobody knows the skill that the step names, or it is none that can be run.
+        let is_unknown_skill = request.definition_id.starts_with(SKILL_PREFIX)
+            && [Code::NotFound, Code::Invalid].iter().any(|code| rejected.code == code.as_str());
         let class = if rejected.code == Code::Denied.as_str() {
             "policy-denied"
-        } else if request.definition_id.starts_with(SKILL_PREFIX) {
-            // Nobody knows the skill that the step names.
+        } else if is_unknown_skill {
             "step-definition"
         } else {
             "infrastructure"
         };
-        let message = format!("The child run could not be started ({}): {}", rejected.code, rejected.message);
+        let message = match is_unknown_skill {
+            true => rejected.message,
+            false => format!("The child run could not be started ({}): {}", rejected.code, rejected.message),
+        };
         let failure = v1::Failure { class: class.into(), message };
         if let Some(end) = self.authority.check_child_ended(child, "Failed", Vec::new(), Some(failure)) {
             let fact = end.fact(self.authority.next_sequence());

@@ -136,3 +136,59 @@ fn a_stored_list_compiles_again() {
     assert_eq!(stored.graph_hash, loaded.graph_hash);
     assert_eq!(format!("{:?}", stored.edges), format!("{:?}", loaded.plan.expect("a plan").edges));
 }
+
+/// [O1] A step that a Branch leads past would run beside the first one; nobody means that.
+#[test]
+fn a_step_that_nothing_leads_to_is_refused() {
+    let list = |on_true: &str, on_false: &str| {
+        format!(
+            "
+  - {{id: ask, kind: Branch, condition: {{kind: jsonlogic, rule: {{var: input.x}}}}, onTrue: {on_true}, onFalse: {on_false}}}
+  - {{id: past, kind: PlannedGoal, agent: phone, goal: One}}
+  - {{id: last, kind: PlannedGoal, agent: phone, goal: Two}}
+"
+        )
+    };
+    assert_eq!(errors(&list("last", "last")), [("unreachable-step", "steps[1]".to_owned(), 6)]);
+    assert_eq!(errors(&list("past", "last")), []);
+    // The target that was meant may be misspelt: that is told, and not its consequence too.
+    assert_eq!(errors(&list("last", "passt")), [("unknown-step", "steps[0].onFalse".to_owned(), 5)]);
+    // One that was stored before this was looked at goes on running.
+    let loaded = load(
+        &format!("workflow: list\nversion: '1'\nsteps:\n{}", list("past", "last")),
+        Mode::Draft,
+        &Environment::default(),
+    );
+    let older = String::from_utf8(loaded.canonical).expect("JSON").replace(r#""onTrue":"past""#, r#""onTrue":"last""#);
+    let stored = grains::definition::compile_stored(older.as_bytes(), "r", true, &Environment::default());
+    assert!(stored.is_ok(), "{stored:?}");
+}
+
+/// [O3] [D1] [D5] The rule of a condition is JSON text or native YAML, as every other expression, with one hash.
+#[test]
+fn a_rule_is_json_text_or_native() {
+    let loaded = |rule: &str| {
+        let text = format!(
+            "workflow: list\nversion: '1'\nsteps:\n  - {{id: a, kind: WaitForCondition, timeout: 1, condition: {{rule: {rule}, kind: jsonlogic}}}}\n"
+        );
+        load(&text, Mode::Draft, &Environment::default())
+    };
+    let native = loaded("{'>': [{var: world.unread}, 3]}");
+    let text = loaded(r#"'{">": [{"var": "world.unread"}, 3]}'"#);
+    assert!(native.plan.is_some() && text.plan.is_some(), "{:?}", text.findings);
+    assert_eq!((native.graph_hash, native.canonical), (text.graph_hash, text.canonical));
+    for (rule, code, says) in [
+        ("'x >'", "bad-expression", "JSON text or as native YAML"),
+        (r#"'{"var": "a", "var": "b"}'"#, "doubled-key", "inside the text"),
+        ("'5'", "bad-condition", "but found 5"),
+        ("{nonsense: []}", "bad-condition", "operators"),
+        ("{var: nobody.x}", "unknown-root", "scene, world or the id of a step"),
+    ] {
+        let found = loaded(rule).findings;
+        let found: Vec<_> = found.iter().filter(|finding| finding.is_error()).collect();
+        let [finding] = found.as_slice() else { panic!("{rule}: {found:?}") };
+        assert_eq!((finding.code, finding.path.as_str()), (code, "steps[0].condition.rule"), "{rule}");
+        assert!(finding.message.contains(says), "{rule}: {}", finding.message);
+        assert!(finding.spot.line == 4 && finding.spot.column > 60, "{rule}: {:?}", finding.spot);
+    }
+}

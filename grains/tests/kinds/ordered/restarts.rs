@@ -13,11 +13,12 @@ fn step(ix: usize, count: usize, kind: u8, n: usize) -> String {
     let target = |n: usize| format!("s{}", (ix + 1 + n % 3).min(count - 1));
     match kind {
         0 | 1 => format!("  - {{id: s{ix}, kind: PlannedGoal, agent: phone, goal: G{n}}}\n"),
+        // One of its roads leads to the next step: one that nothing leads to would be refused.
         2 if ix > 0 && ix + 1 < count => format!(
             "  - {{id: s{ix}, kind: Branch, condition: {{kind: step_result_success, step: s{}}}, onTrue: {}, onFalse: {}}}\n",
             ix - 1,
-            target(n),
-            target(n / 3)
+            target(n / 2 * (n % 2)),
+            target(n / 2 * (1 - n % 2))
         ),
         3 => format!(
             "  - {{id: s{ix}, kind: WaitForCondition, condition: {{kind: world_variable_equals, variable: v, value: {}}}, timeout: {}}}\n",
