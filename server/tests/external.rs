@@ -222,3 +222,91 @@ async fn malformed_facts_name_their_field() {
         assert_eq!((refused.code(), common::field(&refused).as_str()), (Code::InvalidArgument, wanted), "{refused:?}");
     }
 }
+
+const WAIT: &str = "
+workflow: wait
+version: 1
+input: builtin:any
+output: builtin:any
+steps:
+  - { id: seen, kind: WaitForCondition, condition: { kind: scene_contains_text, text: Inbox }, timeout: 1h }
+  - { id: full, kind: WaitForCondition, condition: { kind: world_variable_equals, variable: unread, value: 3 }, timeout: 1h }
+";
+
+fn observed(run_id: &str, sequence: u64, kind: &str, value: serde_json::Value) -> v1::ObservedMessage {
+    v1::ObservedMessage {
+        run_id: run_id.to_owned(),
+        sequence,
+        kind: kind.to_owned(),
+        value: Some(Json::of(&value)),
+        observed_by: "camera".into(),
+        ..Default::default()
+    }
+}
+
+/// [O3] [V3] [R2] [R14] What was seen is a fact with a number; one that got lost is read from the journal, and from there the
+/// projection is built again.
+#[tokio::test]
+async fn observations_come_as_facts() {
+    let journal = FakeJournal::default();
+    let node = external(&journal.start().await).await;
+    let release = node.publish(WAIT).await;
+    let mut engine = node.engine().await;
+    let run = uuid::Uuid::now_v7().to_string();
+    engine.run_accepted(accepted(&run, &release)).await.unwrap();
+    for (message, field) in [
+        (observed("7", 2, "scene", json!(1)), "runId"),
+        (observed(&run, 0, "scene", json!(1)), "sequence"),
+        (observed(&run, 2, "smell", json!(1)), "kind"),
+        (observed(&run, 2, "world", json!(1)), "value"),
+        (v1::ObservedMessage { attempt_id: "7".into(), ..observed(&run, 2, "scene", json!(1)) }, "attemptId"),
+    ] {
+        let refused = engine.observed(message).await.unwrap_err();
+        assert_eq!((refused.code(), common::field(&refused).as_str()), (Code::InvalidArgument, field), "{refused:?}");
+    }
+    // The scene got lost on its way.
+    let entry = |number: u64, kind: &str| v1::JournalEntry {
+        number,
+        sequence: number,
+        r#type: kind.to_owned(),
+        at: Some(granary_proto::wire::Timestamp::from_millis(1_790_000_000_000)),
+        ..Default::default()
+    };
+    *journal.facts.lock().unwrap() = vec![
+        v1::JournalEntry {
+            data: Some(Json::of(&json!({ "definitionReleaseId": release, "input": { "repository": "x" } }))),
+            ..entry(1, "RunAccepted")
+        },
+        v1::JournalEntry {
+            text: "scene".into(),
+            data: Some(Json::of(&json!({ "title": "Inbox" }))),
+            by: "camera".into(),
+            ..entry(2, "Observed")
+        },
+    ];
+    let advanced = engine.observed(observed(&run, 3, "world", json!({ "unread": 2 }))).await.unwrap().into_inner();
+    assert_eq!((advanced.last_outcome_sequence, advanced.state.as_str()), (3, "WaitingForTimer"));
+    let shown = graph(&node, &run).await;
+    assert_eq!(
+        (step(&shown, "seen").state.as_str(), step(&shown, "full").state.as_str()),
+        ("Succeeded", "WaitingForTimer")
+    );
+
+    let again = engine.observed(observed(&run, 3, "world", json!({ "unread": 2 }))).await.unwrap().into_inner();
+    assert!(again.repeated);
+    let told = v1::JournalEntry {
+        text: "world".into(),
+        data: Some(Json::of(&json!({ "unread": 2 }))),
+        by: "camera".into(),
+        ..entry(3, "Observed")
+    };
+    journal.facts.lock().unwrap().push(told);
+    let built = engine.reproject(v1::ReprojectRequest { run_id: run.clone() }).await.unwrap().into_inner();
+    assert_eq!((built.last_outcome_sequence, step(&built, "full").state.as_str()), (3, "WaitingForTimer"));
+    let done = engine.observed(observed(&run, 4, "world", json!({ "unread": 3 }))).await.unwrap().into_inner();
+    assert_eq!((done.state.as_str(), done.last_outcome_sequence), ("Completed", 4));
+
+    let bundled = common::start().await;
+    let refused = bundled.engine().await.observed(observed(&run, 2, "scene", json!(1))).await.unwrap_err();
+    assert_eq!(code(&refused), "wrong-state");
+}

@@ -41,7 +41,7 @@ mod tests;
 pub use cancel::{Cancellable, Cancelling};
 pub use decide::DecisionMade;
 pub use lease_expired::Expiry;
-pub use observe::observation_of;
+pub use observe::{check_seen, observation_of};
 pub use outcome::{AttemptEnd, outcome_of, outcome_word};
 pub use record::Record;
 pub(crate) use rows::run_of;

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use uuid::Uuid;
 
 /// What can be observed.
-const KINDS: [&str; 2] = ["scene", "world"];
+const KINDS: [(&str, Seen); 2] = [("scene", Seen::Scene), ("world", Seen::World)];
 
 impl Authority {
     /// The worker must hold the attempt that it observes for; without an attempt it is somebody from outside, and the run must
@@ -74,13 +74,8 @@ impl Authority {
 
 /// What was seen, as the journal has it; `None` for another entry.
 pub fn observation_of(entry: &JournalEntry) -> Option<Observation> {
-    let seen = match entry.text.as_str() {
-        "scene" => Seen::Scene,
-        "world" => Seen::World,
-        _ => return None,
-    };
     Some(Observation {
-        seen,
+        seen: seen_of(&entry.text)?,
         value: entry.data.as_ref().map(|json| json.text.clone()).unwrap_or_default(),
         step_run_id: Uuid::try_parse(&entry.step_run_id).ok(),
         attempt_id: Uuid::try_parse(&entry.attempt_id).ok(),
@@ -88,24 +83,32 @@ pub fn observation_of(entry: &JournalEntry) -> Option<Observation> {
     })
 }
 
+fn seen_of(kind: &str) -> Option<Seen> {
+    KINDS.iter().find(|(word, _)| *word == kind).map(|(_, seen)| *seen)
+}
+
 /// What can be observed: a kind that is known, and a value that fits it.
-pub(super) fn check_seen(kind: &str, value: Option<&Json>) -> Result<(), Rejection> {
-    if !KINDS.contains(&kind) {
+///
+/// # Errors
+/// Another kind, or a value that is not of it.
+pub fn check_seen(kind: &str, value: Option<&Json>) -> Result<Seen, Rejection> {
+    let Some(seen) = seen_of(kind) else {
         let found: String = kind.chars().take(64).collect();
-        let message = format!("Expected {}, but found {found:?}.", KINDS.join(" or "));
+        let message = format!("Expected {}, but found {found:?}.", KINDS.map(|(word, _)| word).join(" or "));
         return Err(Rejection::new(Code::Invalid, message).at("kind"));
-    }
+    };
     let text = value.map(|json| json.text.as_slice()).unwrap_or_default();
     if text.len() > PAYLOAD_BYTES_MAX {
         let message = format!("Expected at most {PAYLOAD_BYTES_MAX} bytes, but found {}.", text.len());
         return Err(Rejection::new(Code::TooLarge, message).at("value"));
     }
-    let read = match kind {
-        "world" => serde_json::from_slice::<HashMap<Cow<'_, str>, IgnoredAny>>(text).map(drop),
-        _ => serde_json::from_slice::<IgnoredAny>(text).map(drop),
+    let (wanted, read) = match seen {
+        Seen::World => {
+            ("an object of variables", serde_json::from_slice::<HashMap<Cow<'_, str>, IgnoredAny>>(text).map(drop))
+        }
+        Seen::Scene => ("one JSON value", serde_json::from_slice::<IgnoredAny>(text).map(drop)),
     };
-    let wanted = if kind == "world" { "an object of variables" } else { "one JSON value" };
-    read.map_err(|error| {
+    read.map(|()| seen).map_err(|error| {
         let message = format!("Expected {wanted}, but found something else: {error}.");
         Rejection::new(Code::Invalid, message).at("value")
     })

@@ -167,6 +167,8 @@ fn digest(request: &SubmitRunRequest, parent: Option<(Uuid, Uuid)>) -> [u8; 32] 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AcceptedData {
+    // An external Run Control may have none, and then leaves it out.
+    #[serde(default)]
     project_id: String,
     definition_release_id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]

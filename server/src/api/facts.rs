@@ -73,6 +73,18 @@ impl Api {
         self.apply(caller, &run, sequence, Fact::Cancelled(m)).await
     }
 
+    pub async fn observed(&self, caller: &Caller, mut m: v1::ObservedMessage) -> Result<v1::Advanced, Rejection> {
+        check::json(&mut m.value, "value")?;
+        for (id, field) in [(&m.step_run_id, "stepRunId"), (&m.attempt_id, "attemptId")] {
+            if !id.is_empty() {
+                check::id(id, field)?;
+            }
+        }
+        check::optional_text_name(&m.observed_by, "observedBy")?;
+        let (run, sequence) = (m.run_id.clone(), m.sequence);
+        self.apply(caller, &run, sequence, Fact::Observed(m)).await
+    }
+
     /// One fact. If earlier ones are missing, they are read from Run Control's journal and all are applied in one call
     /// (R2); if that fails, the refusal still names the number that was expected.
     async fn apply(&self, caller: &Caller, run_id: &str, sequence: u64, fact: Fact) -> Result<v1::Advanced, Rejection> {
@@ -82,7 +94,8 @@ impl Api {
             return Err(check::invalid("sequence", "Expected a number from 1, but found 0."));
         }
         let grain = run_grain(&caller.tenant, id);
-        let gap = match self.send_facts(caller, &grain, vec![calls::ExternalFact { fact: Some(fact.clone()) }]).await {
+        let alone = || vec![calls::ExternalFact { fact: Some(fact.clone()) }];
+        let gap = match self.send_facts(caller, &grain, alone()).await {
             Err(refusal) if refusal.code == Code::Gap => refusal,
             answer => return answer,
         };
@@ -93,13 +106,13 @@ impl Api {
             ..gap
         })?;
         let mut facts: Vec<calls::ExternalFact> = missing;
-        facts.push(calls::ExternalFact { fact: Some(fact.clone()) });
+        facts.extend(alone());
         let advanced = self.send_facts(caller, &grain, facts).await?;
         if advanced.last_outcome_sequence >= sequence {
             return Ok(advanced);
         }
         // One of them was refused and those before it stand: asked alone, this one says why, or what is missing still.
-        self.send_facts(caller, &grain, vec![calls::ExternalFact { fact: Some(fact) }]).await
+        self.send_facts(caller, &grain, alone()).await
     }
 
     async fn send_facts(
@@ -118,7 +131,7 @@ impl Api {
     }
 }
 
-/// A journal entry of Run Control as the fact it records; `None` if it is not one of the four.
+/// A journal entry of Run Control as the fact it records; `None` if it is not one of the five.
 pub(crate) fn fact_of(run_id: Uuid, entry: v1::JournalEntry) -> Option<calls::ExternalFact> {
     if entry.sequence == 0 {
         return None;
@@ -154,6 +167,16 @@ pub(crate) fn fact_of(run_id: Uuid, entry: v1::JournalEntry) -> Option<calls::Ex
         "RunCancelled" => {
             Fact::Cancelled(v1::RunCancelledMessage { run_id, sequence, reason: entry.text, occurred_at })
         }
+        "Observed" => Fact::Observed(v1::ObservedMessage {
+            run_id,
+            sequence,
+            kind: entry.text,
+            value: entry.data,
+            step_run_id: entry.step_run_id,
+            attempt_id: entry.attempt_id,
+            observed_by: entry.by,
+            occurred_at,
+        }),
         _ => return None,
     };
     Some(calls::ExternalFact { fact: Some(fact) })
@@ -206,7 +229,7 @@ mod tests {
         assert_eq!((m.definition_release_id.as_str(), m.sequence), ("a@1", 1));
         assert_eq!(m.input, Some(Json::new(r#"{"x":1}"#)));
         assert_eq!(m.variables, None);
-        for kind in ["AttemptOutcomeRecorded", "ApprovalDecided", "RunCancelled"] {
+        for kind in ["AttemptOutcomeRecorded", "ApprovalDecided", "RunCancelled", "Observed"] {
             assert!(fact_of(run, entry(kind, 2)).is_some(), "{kind}");
         }
         assert!(fact_of(run, entry("AttemptCreated", 0)).is_none());

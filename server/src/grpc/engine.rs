@@ -60,6 +60,11 @@ impl v1::workflow_engine_server::WorkflowEngine for Engine {
         self.0.run_cancelled(&caller, request.into_inner()).await.map(Response::new).map_err(status)
     }
 
+    async fn observed(&self, request: Request<v1::ObservedMessage>) -> Result<Response<v1::Advanced>, Status> {
+        let caller = caller(&self.0, &request)?;
+        self.0.observed(&caller, request.into_inner()).await.map(Response::new).map_err(status)
+    }
+
     async fn asset_release_published(
         &self,
         request: Request<v1::AssetReleasePublishedMessage>,

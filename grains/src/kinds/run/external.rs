@@ -9,9 +9,9 @@ use super::reminders::{STUCK, WAKE};
 use super::stop::Stop;
 use super::turn::{Draft, Fired};
 use super::{RunGrain, methods, wire};
-use crate::engine::{Accepted, Decided, Input, Note, Outcome};
+use crate::engine::{Accepted, Decided, Input, Note, Observation, Outcome};
 use crate::kinds::methods::index::{OPEN_RUNS, RUNS};
-use crate::run_control::{outcome_of, runs_sort};
+use crate::run_control::{check_seen, outcome_of, runs_sort};
 use grain_contract::limits::{FACTS_PER_TURN_MAX, TURN_BYTES_MAX};
 use grain_contract::{Code, Context, Decision, Effect, IndexChange, Message, NOTHING_TO_TELL, Rejection, Turn};
 use granary_proto::calls::external_fact::Fact;
@@ -200,6 +200,20 @@ impl RunGrain {
             Fact::Cancelled(m) => {
                 self.is_ours(&m.run_id)?;
                 Ok(Input::RunCancelled { sequence: m.sequence, reason: m.reason })
+            }
+            Fact::Observed(m) => {
+                self.is_ours(&m.run_id)?;
+                let seen = check_seen(&m.kind, m.value.as_ref())?;
+                Ok(Input::Observed {
+                    sequence: m.sequence,
+                    observation: Observation {
+                        seen,
+                        value: text(m.value),
+                        step_run_id: optional_id(&m.step_run_id, "stepRunId")?,
+                        attempt_id: optional_id(&m.attempt_id, "attemptId")?,
+                        by: m.observed_by,
+                    },
+                })
             }
         }
     }

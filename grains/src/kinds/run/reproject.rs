@@ -7,13 +7,17 @@ use super::plan::PlanSlot;
 use super::stop::Stop;
 use super::turn::Draft;
 use super::{EngineSlot, RunGrain, RunMode, wire};
-use crate::engine::{Decided, Input, Outcome, Projection};
+use crate::definition::Plan;
+use crate::engine::{Decided, EngineOptions, Input, Outcome, Projection, Refusal};
 use crate::run_control::{accepted_of, observation_of, outcome_of};
 use grain_contract::{Code, Context, Decision, Effect, Rejection, Row, RowKey, Timestamp, Turn};
 use granary_proto::v1::{JournalEntry, ReadJournalResponse};
 use prost::Message as _;
 use std::collections::HashSet;
 use uuid::Uuid;
+
+/// How far an external Run Control's clock may be behind ours.
+const CLOCKS_APART_MS_MAX: u64 = 60_000;
 
 impl RunGrain {
     pub(super) fn reproject(&mut self, cx: &mut Context<'_>, body: &[u8]) -> Result<Decision, Stop> {
@@ -89,8 +93,12 @@ impl RunGrain {
             let at = Timestamp(entry.at.map_or(0, |at| at.millis()));
             let is_shown_only =
                 matches!(input, Input::StepTaken { .. } | Input::AttemptClaimed { .. } | Input::AttemptRequeued { .. });
-            match fresh.decide(plan, &options, at, input) {
-                Ok(_) => {}
+            let decided = match self.options.mode {
+                RunMode::Bundled => fresh.decide(plan, &options, at, input).map(drop),
+                RunMode::External => after_timers(&mut fresh, plan, &options, at, &input),
+            };
+            match decided {
+                Ok(()) => {}
                 // See `show_taken`: what was only shown may have been refused the first time too.
                 Err(_) if is_shown_only => {}
                 Err(refusal) => return Err(unreadable(format!("entry {}: {refusal:?}", entry.number))),
@@ -108,6 +116,31 @@ impl RunGrain {
         let kept: HashSet<&RowKey> = fresh.iter().map(|row| &row.key).collect();
         keys.retain(|key| !kept.contains(key));
         keys
+    }
+}
+
+/// A fact of an external journal, which does not say when the engine's timers fired. Those due by the time of a fact fire
+/// with it; but it may be of a step that only they begin, and Run Control's clock may be behind ours. So if it does not fit, the
+/// next timer fires first.
+fn after_timers(
+    fresh: &mut Projection,
+    plan: Option<&Plan>,
+    options: &EngineOptions,
+    at: Timestamp,
+    input: &Input,
+) -> Result<(), Refusal> {
+    let mut now = at;
+    // Each round fires what is due, and each timer fires once.
+    loop {
+        let refusal = match fresh.decide(plan, options, now, input.clone()) {
+            Err(refusal @ Refusal::DoesNotFit { .. }) => refusal,
+            decided => return decided.map(drop),
+        };
+        now = match fresh.next_due().map(|due| due.max(now)) {
+            Some(due) if !fresh.is_terminal() && due.since(at) <= CLOCKS_APART_MS_MAX => due,
+            _ => return Err(refusal),
+        };
+        fresh.decide(plan, options, now, Input::TimersDue)?;
     }
 }
 
