@@ -6,7 +6,7 @@ use super::{Edge, Problem, Route, Segment, Takes, answer};
 use crate::tenant::Caller;
 use axum::extract::State;
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use granary_proto::v1;
 use http::StatusCode;
 use serde::Deserialize;
@@ -43,14 +43,14 @@ pub fn routes() -> Vec<Route> {
             "/cluster/nodes/{node}/drain",
             "DrainNode",
             "Moves everything off a silo, in the background; it stays a member.",
-            || post(drain),
+            || changes(Change::Drain),
         ),
-        change("/cluster/nodes/{node}/undrain", "UndrainNode", "Takes a drain back.", || post(undrain)),
+        change("/cluster/nodes/{node}/undrain", "UndrainNode", "Takes a drain back.", || changes(Change::Undrain)),
         change(
             "/cluster/nodes/{node}/remove",
             "RemoveNode",
             "Takes a silo out for good, in the background, also one that is dead.",
-            || post(remove),
+            || changes(Change::Remove),
         ),
         Route {
             takes: Takes::Fields("TransferShardRequest", &["node"]),
@@ -70,34 +70,31 @@ async fn look(State(edge): State<Edge>, _: Caller, params: Params) -> Result<Res
     Ok(answer(StatusCode::OK, &edge.api.cluster().await?))
 }
 
-async fn drain(
-    State(edge): State<Edge>,
-    _: Caller,
-    Segment(node): Segment,
-    params: Params,
-) -> Result<Response, Problem> {
-    params.end()?;
-    Ok(answer(StatusCode::ACCEPTED, &edge.api.drain_node(&v1::DrainNodeRequest { node, undo: false }).await?))
+/// What is done to a silo in the background: the answer only says that it was taken on.
+#[derive(Clone, Copy)]
+enum Change {
+    Drain,
+    Undrain,
+    Remove,
 }
 
-async fn undrain(
-    State(edge): State<Edge>,
-    _: Caller,
-    Segment(node): Segment,
-    params: Params,
-) -> Result<Response, Problem> {
-    params.end()?;
-    Ok(answer(StatusCode::ACCEPTED, &edge.api.drain_node(&v1::DrainNodeRequest { node, undo: true }).await?))
-}
-
-async fn remove(
-    State(edge): State<Edge>,
-    _: Caller,
-    Segment(node): Segment,
-    params: Params,
-) -> Result<Response, Problem> {
-    params.end()?;
-    Ok(answer(StatusCode::ACCEPTED, &edge.api.remove_node(&v1::RemoveNodeRequest { node }).await?))
+fn changes(change: Change) -> MethodRouter<Edge> {
+    let handle = async move |State(edge): State<Edge>, _: Caller, Segment(node): Segment, params: Params| {
+        params.end()?;
+        let taken_on = match change {
+            Change::Drain => {
+                answer(StatusCode::ACCEPTED, &edge.api.drain_node(&v1::DrainNodeRequest { node, undo: false }).await?)
+            }
+            Change::Undrain => {
+                answer(StatusCode::ACCEPTED, &edge.api.drain_node(&v1::DrainNodeRequest { node, undo: true }).await?)
+            }
+            Change::Remove => {
+                answer(StatusCode::ACCEPTED, &edge.api.remove_node(&v1::RemoveNodeRequest { node }).await?)
+            }
+        };
+        Ok::<Response, Problem>(taken_on)
+    };
+    post(handle)
 }
 
 #[derive(Deserialize, Default)]
