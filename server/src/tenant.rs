@@ -31,12 +31,8 @@ impl Caller {
             None => TenantId::new(DEFAULT_TENANT),
             Some(value) => tenant_of(value.as_bytes(), development)?,
         };
-        let by = headers
-            .get(USER_HEADER)
-            .and_then(|v| v.to_str().ok())
-            .map(|t| t.chars().take(limits::NAME_BYTES_MAX).collect())
-            .filter(|t: &String| !t.is_empty())
-            .unwrap_or_else(|| "anonymous".to_owned());
+        let by = headers.get(USER_HEADER).and_then(|v| user_of(v.as_bytes()));
+        let by = by.unwrap_or_else(|| "anonymous".to_owned());
         let patience = headers
             .get(GRPC_TIMEOUT_HEADER)
             .and_then(|v| v.to_str().ok())
@@ -50,6 +46,13 @@ impl Caller {
     pub fn again(&self, patience: Duration) -> Self {
         Self { deadline: Instant::now() + patience, ..self.clone() }
     }
+}
+
+/// A name of any script, in UTF-8; one that is too long is cut.
+fn user_of(bytes: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let cut = text.floor_char_boundary(limits::NAME_BYTES_MAX);
+    Some(text[..cut].to_owned()).filter(|name| !name.is_empty() && !name.chars().any(char::is_control))
 }
 
 fn tenant_of(bytes: &[u8], development: bool) -> Result<TenantId, Rejection> {
@@ -118,6 +121,30 @@ mod tests {
         for bad in [&b""[..], b"-granary", b"a/b", b"a b", b"\xff", &[b'a'; 129]] {
             assert_eq!(of(Some(bad), true), Err(Code::Invalid), "{bad:?}");
         }
+    }
+
+    /// [P7]
+    #[test]
+    fn the_user_is_a_name_of_any_script() {
+        let long = "ü".repeat(limits::NAME_BYTES_MAX);
+        let cut = "ü".repeat(limits::NAME_BYTES_MAX / 2);
+        let cases = [
+            ("ada", "ada"),
+            ("Ada Lovelace", "Ada Lovelace"),
+            ("Zoë", "Zoë"),
+            ("", "anonymous"),
+            ("a\tb", "anonymous"),
+            (long.as_str(), cut.as_str()),
+        ];
+        for (user, wanted) in cases {
+            let mut headers = HeaderMap::new();
+            headers.insert(USER_HEADER, HeaderValue::from_bytes(user.as_bytes()).expect("header"));
+            let caller = Caller::of(&headers, true, Duration::from_secs(1)).expect("a caller");
+            assert_eq!(caller.by, wanted, "{user:?}");
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert(USER_HEADER, HeaderValue::from_bytes(b"\xff").expect("header"));
+        assert_eq!(Caller::of(&headers, true, Duration::from_secs(1)).expect("a caller").by, "anonymous");
     }
 
     #[test]

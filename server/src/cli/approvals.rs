@@ -2,7 +2,6 @@
 
 use super::client::Client;
 use super::document::read_json;
-use super::human;
 use super::out::{say, say_part};
 use super::runs::print_json;
 use super::style::Style;
@@ -64,7 +63,7 @@ pub struct DecisionArgs {
     pub run: String,
     #[arg(long, default_value = "")]
     pub comment: String,
-    /// Who decides; by default the user of this machine.
+    /// Who decides; by default --user.
     #[arg(long)]
     pub by: Option<String>,
 }
@@ -138,7 +137,7 @@ async fn decide(
         proposal_version: args.version.unwrap_or(0),
         answer,
         comment: args.comment,
-        decided_by: args.by.unwrap_or_else(human::this_user),
+        decided_by: args.by.unwrap_or_else(|| client.user().to_owned()),
         run_id: args.run,
     };
     if args.version.is_none() {

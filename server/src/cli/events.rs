@@ -4,7 +4,7 @@ use super::client::Client;
 use super::out::say;
 use super::style::Style;
 use super::table::moment;
-use super::{Common, Exit, Failure, follow, out, signals};
+use super::{Common, Exit, Failure, board, out, signals};
 use clap::Subcommand;
 use granary_proto::v1::{self, subscribe_events_request::Request};
 use tokio::sync::mpsc;
@@ -96,7 +96,7 @@ fn print_event(event: &v1::EventEnvelope, json: bool, style: Style) {
         return;
     }
     let name = event.r#type.rsplit('.').next().unwrap_or(&event.r#type);
-    let data = event.data.as_ref().map(follow::one_line).unwrap_or_default();
+    let data = event.data.as_ref().map(board::one_line).unwrap_or_default();
     let data = style.dim(&super::table::cut(&data, DATA_CHARS_MAX));
     say!("{}  {:<24} {} #{:<4} {data}", moment(event.time.as_ref()), name, event.subject, event.sequence);
 }

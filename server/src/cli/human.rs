@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::out::{say, say_part};
 use super::table::moment;
-use super::{Exit, Failure, approvals, follow, out};
+use super::{Exit, Failure, approvals, board, out};
 use granary_proto::v1;
 use granary_proto::wire::Json;
 use std::collections::HashSet;
@@ -110,7 +110,7 @@ async fn decide(client: &Client, approval: &v1::Approval, answer: Answer) -> Res
         proposal_version: approval.proposal_version,
         answer: answer.answer,
         comment: answer.comment,
-        decided_by: this_user(),
+        decided_by: client.user().to_owned(),
         run_id: approval.run_id.clone(),
     };
     match client.run_control().decide_approval(request).await {
@@ -164,7 +164,7 @@ fn question(approval: &v1::Approval) -> Vec<String> {
     }
     lines.push(format!("version  {} (since {})", approval.proposal_version, moment(approval.requested_at.as_ref())));
     if let Some(proposal) = &approval.proposal {
-        let text = follow::pretty(proposal);
+        let text = board::pretty(proposal);
         let all = text.lines().count();
         lines.extend(text.lines().take(PROPOSAL_LINES_MAX).map(str::to_owned));
         if all > PROPOSAL_LINES_MAX {
@@ -216,15 +216,6 @@ fn understand(approval: &v1::Approval, line: &str) -> Understood {
             _ => Understood::Not(format!("Expected a, r or l, but found {word:?}.")),
         },
     }
-}
-
-/// Who decides, for the record.
-pub fn this_user() -> String {
-    ["USER", "LOGNAME"]
-        .iter()
-        .find_map(|name| std::env::var(name).ok())
-        .filter(|u| !u.is_empty())
-        .unwrap_or_else(|| "operator".to_owned())
 }
 
 #[cfg(test)]

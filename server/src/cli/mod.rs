@@ -1,6 +1,7 @@
 //! The command line. One file a command; all of them but `validate` speak gRPC to a server, `run` also to one of its own.
 
 mod approvals;
+mod board;
 mod client;
 mod cluster;
 mod definitions;
@@ -56,6 +57,9 @@ pub struct Common {
     /// A worker takes its file's tenant if none is named here.
     #[arg(long, global = true, env = "GRANARY_TENANT")]
     tenant: Option<String>,
+    /// Who does it, for the journal; by default the user of this machine.
+    #[arg(long, global = true, env = "GRANARY_USER", value_name = "NAME")]
+    user: Option<String>,
     /// Tables for people, JSON for programs.
     #[arg(long, global = true, env = "GRANARY_FORMAT", value_enum, default_value_t = Format::Table)]
     pub format: Format,
@@ -132,6 +136,12 @@ impl Common {
 
     pub fn tenant(&self) -> &str {
         self.tenant.as_deref().unwrap_or(granary::tenant::DEFAULT_TENANT)
+    }
+
+    pub fn user(&self) -> String {
+        let of_machine = || ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
+        let known = self.user.clone().filter(|user| !user.is_empty()).or_else(of_machine);
+        known.filter(|user| !user.is_empty()).unwrap_or_else(|| "operator".to_owned())
     }
 
     pub fn is_json(&self) -> bool {

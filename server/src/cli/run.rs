@@ -124,7 +124,7 @@ async fn follow_run(
     servers: &[String],
     stop: &CancellationToken,
 ) -> Result<Exit, Failure> {
-    let client = Client::connect_to(servers, common.tenant()).await?;
+    let client = Client::connect_to(servers, common).await?;
     let run_id = args.run_id.unwrap_or_else(Uuid::now_v7).to_string();
     let style = Style::of_stdout();
     if !common.is_json() {

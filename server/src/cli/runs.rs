@@ -7,7 +7,7 @@ use super::human::Decide;
 use super::out::{say, say_part};
 use super::style::Style;
 use super::table::{Table, cut, moment, span};
-use super::{Common, Exit, Failure, exit};
+use super::{Common, Exit, Failure, board, exit};
 use clap::Subcommand;
 use granary_proto::v1;
 use granary_proto::wire::Timestamp;
@@ -265,7 +265,7 @@ async fn show(common: &Common, client: &Client, run_id: String) -> Result<Exit, 
     say!();
     say_part!("{}", steps_table(&graph).render(style));
     if let Some(output) = &run.output {
-        say!("\noutput\n{}", follow::pretty(output));
+        say!("\noutput\n{}", board::pretty(output));
     }
     Ok(Exit::Good)
 }
@@ -280,10 +280,10 @@ fn steps_table(graph: &v1::RunGraph) -> Table {
         } else if !step.skipped_by.is_empty() {
             format!("skipped by {}", step.skipped_by.join(", "))
         } else {
-            step.output.as_ref().map(follow::one_line).unwrap_or_default()
+            step.output.as_ref().map(board::one_line).unwrap_or_default()
         };
         table.row([
-            follow::label(step),
+            board::label(step),
             step.kind.clone(),
             step.state.clone(),
             step.attempt.to_string(),
@@ -334,7 +334,7 @@ async fn journal(common: &Common, client: &Client, run_id: String, after: u64) -
         let outcome = if e.outcome.is_empty() { e.decision.clone() } else { e.outcome.clone() };
         let detail = match (&e.failure, &e.data) {
             (Some(failure), _) => exit::shown(failure),
-            (None, Some(data)) if e.text.is_empty() => follow::one_line(data),
+            (None, Some(data)) if e.text.is_empty() => board::one_line(data),
             _ => e.text.clone(),
         };
         table.row([

@@ -18,5 +18,5 @@ pub use model::{
 pub use watch::{Live, Watcher};
 
 /// Environment variables that are not configuration keys although they begin like them: the command line reads them.
-pub const ENVIRONMENT_OF_THE_COMMAND_LINE: [&str; 5] =
-    ["GRANARY_SERVER", "GRANARY_TENANT", "GRANARY_CONFIG", "GRANARY_LOG", "GRANARY_FORMAT"];
+pub const ENVIRONMENT_OF_THE_COMMAND_LINE: [&str; 6] =
+    ["GRANARY_SERVER", "GRANARY_TENANT", "GRANARY_USER", "GRANARY_CONFIG", "GRANARY_LOG", "GRANARY_FORMAT"];
