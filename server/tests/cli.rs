@@ -1,58 +1,13 @@
 //! The binary as people use it: processes, files, exit codes, and a kill in the middle.
 
+mod common;
+
+use common::process::{Dev, Said, exists, granary, interrupt, say, soon, written};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
-use std::time::Duration;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
-
-/// Nothing here takes long; what does is broken.
-const PATIENCE: Duration = Duration::from_secs(90);
-
-async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("this did not happen in time")
-}
-
-fn granary(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_granary"));
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    command.env_remove("GRANARY_SERVER").env_remove("GRANARY_TENANT").env_remove("GRANARY_FORMAT");
-    command
-}
-
-/// What a finished command said.
-struct Said {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-impl Said {
-    fn of(output: &Output) -> Self {
-        Self {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8_lossy(&output.stdout).into_owned(),
-            err: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
-    }
-
-    #[track_caller]
-    fn ended_with(self, code: i32) -> Self {
-        assert_eq!(self.code, code, "out:\n{}\nerr:\n{}", self.out, self.err);
-        self
-    }
-
-    #[track_caller]
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("no JSON ({e}): {}\n{}", self.out, self.err))
-    }
-}
-
-async fn say(arguments: &[&str]) -> Said {
-    Said::of(&soon(granary(arguments).output()).await.expect("runs"))
-}
+use tokio::process::Command;
 
 /// A folder with a workflow of three Tool steps, `first`, `second` (with a person before it if asked), `third`. Each step writes
 /// one line into `effects`, once for each idempotency key.
@@ -143,12 +98,6 @@ impl Place {
     }
 }
 
-async fn exists(path: &Path) {
-    while !path.exists() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
-
 const RUN: &str = "01934c7e-0000-7000-8000-000000000001";
 
 /// [C2, C4, K1] One command: silo, worker, run; a line a step; the output at the end.
@@ -201,7 +150,7 @@ async fn a_run_killed_in_the_middle_goes_on_as_if_nothing_had_happened() {
     // The first life of the second step never ends by itself.
     let place = Place::new("echo $$ >> pids; test $(wc -l < pids) -gt 1 || while :; do sleep 0.05; done", false);
     let mut first = place.run(&["--run-id", RUN]).spawn().expect("starts");
-    soon(exists(&place.path("pids"))).await;
+    written(&place.path("pids")).await;
     first.kill().await.expect("kills");
     assert_eq!(place.effects(), ["first"]);
 
@@ -251,18 +200,13 @@ async fn a_run_that_waits_for_a_person_ends_with_five_and_can_be_taken_up() {
 async fn an_interrupted_run_can_be_taken_up() {
     let place = Place::new("touch begun; test -e go || while :; do sleep 0.05; done", false);
     let running = place.run(&["--run-id", RUN]).spawn().expect("starts");
-    soon(exists(&place.path("begun"))).await;
+    exists(&place.path("begun")).await;
     interrupt(&running, rustix::process::Signal::INT);
     let said = Said::of(&soon(running.wait_with_output()).await.expect("ends")).ended_with(5);
     assert!(said.out.contains(&format!("granary run {} --run-id {RUN}", place.text("three.yaml"))), "{}", said.out);
     place.write("go", "");
     place.say_run(&["--run-id", RUN]).await.ended_with(0);
     assert_eq!(place.effects(), ["first", "second", "third"]);
-}
-
-fn interrupt(child: &Child, signal: rustix::process::Signal) {
-    let pid = rustix::process::Pid::from_raw(child.id().expect("it runs") as i32).expect("a pid");
-    rustix::process::kill_process(pid, signal).expect("signals");
 }
 
 /// [C2] What is wrong is told apart by the exit code.
@@ -407,30 +351,6 @@ async fn validation_is_for_people_and_for_programs() {
     assert!(said.out.contains(finding["code"].as_str().expect("a code")), "{}", said.out);
 }
 
-/// A `granary dev` of its own.
-struct Dev {
-    child: Child,
-    url: String,
-}
-
-impl Dev {
-    async fn start(data: &str) -> Self {
-        let mut child = granary(&["dev", "--listen", "127.0.0.1:0", "--data", data])
-            .stderr(Stdio::inherit())
-            .spawn()
-            .expect("starts");
-        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        let line = soon(lines.next_line()).await.expect("reads").expect("a first line");
-        let url = line.split_whitespace().find(|word| word.starts_with("http://")).expect("a URL").to_owned();
-        Self { child, url }
-    }
-
-    async fn say(&self, arguments: &[&str]) -> Said {
-        let arguments: Vec<&str> = arguments.iter().copied().chain(["--server", &self.url]).collect();
-        say(&arguments).await
-    }
-}
-
 /// [K1] [C2, P6] Load, start, list, show, decide, journal, events against a server, with a worker process; both end in order when asked.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_is_driven_from_the_command_line() {
@@ -444,22 +364,28 @@ async fn a_server_is_driven_from_the_command_line() {
     let list = dev.say(&["definitions", "list", "--format", "json"]).await.ended_with(0).json();
     assert_eq!(list["versions"][0]["definitionId"], "three");
 
-    let start = ["runs", "start", "three", "--input", &place.text("input.json"), "--key", "k1", "--format", "json"];
+    let start = [
+        "runs",
+        "start",
+        "three",
+        "--input",
+        &place.text("input.json"),
+        "--key",
+        "k1",
+        "--user",
+        "ada",
+        "--format",
+        "json",
+    ];
     let started = dev.say(&start).await.ended_with(0).json();
     let run = started["run"]["runId"].as_str().expect("an id").to_owned();
     let again = dev.say(&start).await.ended_with(0).json();
     assert_eq!((again["run"]["runId"].as_str(), again["repeated"].as_bool()), (Some(run.as_str()), Some(true)));
 
     // Until the person is asked.
-    let approval = soon(async {
-        loop {
-            let list = dev.say(&["approvals", "list", "--run", &run, "--format", "json"]).await.ended_with(0).json();
-            if let Some(id) = list["approvals"][0]["approvalId"].as_str() {
-                return id.to_owned();
-            }
-        }
-    })
-    .await;
+    dev.until_step(&run, "ask", "WaitingForHuman").await;
+    let list = dev.say(&["approvals", "list", "--run", &run, "--format", "json"]).await.ended_with(0).json();
+    let approval = list["approvals"][0]["approvalId"].as_str().expect("an approval").to_owned();
     let said = dev.say(&["runs", "list", "--waiting-on", "human"]).await.ended_with(0);
     assert!(said.out.contains(&run), "{}", said.out);
     let said = dev.say(&["runs", "show", &run]).await.ended_with(0);
@@ -475,6 +401,7 @@ async fn a_server_is_driven_from_the_command_line() {
     let types: Vec<&str> = entries.iter().filter_map(|e| e["type"].as_str()).collect();
     assert_eq!(types.iter().filter(|t| **t == "AttemptOutcomeRecorded").count(), 3);
     assert_eq!((types.first(), types.last()), (Some(&"RunAccepted"), Some(&"RunCompleted")));
+    assert_eq!(entries[0]["by"], "ada", "{journal}");
     assert!(entries.iter().any(|e| e["type"] == "ApprovalDecided" && e["by"] == "tester"), "{journal}");
 
     let tail = [
@@ -502,7 +429,7 @@ async fn a_server_is_driven_from_the_command_line() {
     Said::of(&soon(dev.child.wait_with_output()).await.expect("ends")).ended_with(0);
 }
 
-/// [R12] A cancelled run has an exit code of its own.
+/// [R12] [P7] A cancelled run has an exit code of its own, and the journal says who cancelled it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_run_ends_the_watch_with_four() {
     let place = Place::new("true", true);
@@ -513,7 +440,14 @@ async fn a_cancelled_run_ends_the_watch_with_four() {
     assert_eq!(started["run"]["runId"], RUN);
     let said = dev.say(&["runs", "list", "--waiting-on", "worker", "--queue", "tool:first"]).await.ended_with(0);
     assert!(said.out.contains(RUN), "{}", said.out);
-    dev.say(&["runs", "cancel", RUN, "--reason", "not needed"]).await.ended_with(0);
+    dev.say(&["runs", "cancel", RUN, "--reason", "not needed", "--user", "Zoë"]).await.ended_with(0);
+    let journal = dev.say(&["runs", "journal", RUN, "--format", "json"]).await.ended_with(0).json();
+    let by = |entry: &str| {
+        let found = journal["entries"].as_array().and_then(|all| all.iter().find(|e| e["type"] == entry));
+        found.map(|e| e["by"].clone()).unwrap_or_default()
+    };
+    // Who is not named is the user of the machine, here the one of the environment.
+    assert_eq!((by("RunAccepted"), by("RunCancelRequested")), ("tester".into(), "Zoë".into()), "{journal:#}");
     dev.say(&["runs", "watch", RUN]).await.ended_with(4);
     dev.say(&["runs", "show", "not-an-id"]).await.ended_with(2);
     dev.say(&["runs", "show", "01934c7e-0000-7000-8000-00000000dead"]).await.ended_with(1);

@@ -1,27 +1,14 @@
 //! `granary cluster up` and what can be done with it: real silos on loopback, killed, drained, started again.
 
+mod common;
+
+use common::process::{exists, granary, soon};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdout, Command};
-
-/// Nothing here takes long on a quiet machine; what does not come by then never will.
-const PATIENCE: Duration = Duration::from_secs(150);
-
-async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("this did not happen in time")
-}
-
-fn granary(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_granary"));
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    for name in ["GRANARY_SERVER", "GRANARY_TENANT", "GRANARY_FORMAT", "GRANARY_CONFIG"] {
-        command.env_remove(name);
-    }
-    command
-}
+use tokio::process::{Child, ChildStdout};
 
 /// Exit code, standard output, standard error.
 async fn say(arguments: &[&str]) -> (i32, String, String) {
@@ -146,15 +133,6 @@ fn workflow(dir: &Path) -> (PathBuf, PathBuf) {
     (document, worker)
 }
 
-async fn until_there(path: &Path) {
-    soon(async {
-        while !path.exists() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
-}
-
 /// [K1] [K6] [K7] [K8] A cluster in one command: every silo shows the same, a run goes on although the silo that its client and
 /// its worker talk to is killed in the middle, and the folder is the same cluster at the next start.
 #[tokio::test]
@@ -179,7 +157,7 @@ async fn a_run_outlives_the_silo_that_it_was_started_at_and_the_cluster_its_stop
     let mut run =
         granary(&["run", &document, "--worker", &worker, "--server", &servers, "--run-id", run_id, "--data", &data]);
     let run = run.spawn().expect("starts");
-    until_there(&dir.path().join("begun")).await;
+    exists(&dir.path().join("begun")).await;
     signal(up.nodes[0].2, rustix::process::Signal::KILL);
     let ended = up.until("ended").await;
     assert_eq!((ended["node"].as_str(), ended["left"].as_i64()), (Some("node-1"), Some(2)));
@@ -199,11 +177,12 @@ async fn a_run_outlives_the_silo_that_it_was_started_at_and_the_cluster_its_stop
     again.stop().await;
 }
 
-/// [K8] Leaders are handed over on demand, a drained silo ends up without shards, and takes some again afterwards.
+/// [K8] Leaders are handed over on demand, a drained silo ends up without shards, and takes some again afterwards; one that is
+/// removed ends with code 6.
 #[tokio::test]
 async fn shards_are_moved_on_demand() {
     let dir = tempfile::tempdir().expect("dir");
-    let up = Up::start(&dir.path().join("cluster"), &["--nodes", "4", "--shards", "4"]).await;
+    let mut up = Up::start(&dir.path().join("cluster"), &["--nodes", "4", "--shards", "4"]).await;
     let servers = up.servers();
     let change = async |arguments: &[&str]| {
         let all: Vec<&str> =
@@ -244,6 +223,9 @@ async fn shards_are_moved_on_demand() {
     }
     let (code, _, err) = change(&["remove", "node-4"]).await;
     assert_eq!(code, 0, "{err}");
+    // It ends by itself, and its exit code says that another start would be no use.
+    let ended = up.until("ended").await;
+    assert_eq!((ended["node"].as_str(), ended["how"].as_str()), (Some("node-4"), Some("exit code 6")), "{ended}");
     up.until_status(|s| array(s, "nodes").iter().all(|node| node["name"] != "node-4" || node["state"] == "gone")).await;
     up.stop().await;
 }

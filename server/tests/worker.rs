@@ -16,11 +16,12 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 use uuid::Uuid;
 
-/// Nothing here takes long; what does is broken.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Nothing here takes long on a quiet machine; what does not come by then never will.
+const PATIENCE: Duration = Duration::from_secs(90);
 
-async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("this did not happen in time")
+async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let late = |_| panic!("{what} did not come within {} s", PATIENCE.as_secs());
+    tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(late)
 }
 
 /// One session as the silo sees it.
@@ -71,7 +72,7 @@ impl Silo {
 
     /// The next session, with the worker's hello.
     async fn session(&mut self) -> (Line, v1::Hello) {
-        let mut line = soon(self.sessions.recv()).await.expect("a session");
+        let mut line = soon("a session", self.sessions.recv()).await.expect("a session");
         let ToServer::Hello(hello) = line.next().await else { panic!("hello comes first") };
         line.send(FromServer::Welcome(v1::Welcome { silo: "fake".to_owned(), lease_ms: 45_000, renew_ms: 15_000 }))
             .await;
@@ -90,7 +91,11 @@ impl Silo {
 
 impl Line {
     async fn next(&mut self) -> ToServer {
-        soon(self.from_worker.message()).await.expect("stream").expect("a message").message.expect("a kind")
+        soon("a word of the worker", self.heard()).await
+    }
+
+    async fn heard(&mut self) -> ToServer {
+        self.from_worker.message().await.expect("stream").expect("a message").message.expect("a kind")
     }
 
     async fn send(&self, message: FromServer) {
@@ -101,15 +106,18 @@ impl Line {
         self.send(FromServer::Assignments(v1::Assignments { assignments: vec![assignment] })).await;
     }
 
-    /// The next reports; renewals are answered on the way.
+    /// The next reports; renewals are answered on the way. They come for ever, so it is the whole that has a deadline.
     async fn reports(&mut self) -> Vec<v1::Report> {
-        loop {
-            match self.next().await {
-                ToServer::Reports(reports) => return reports.reports,
-                ToServer::Renew(_) => self.renewed(&[]).await,
-                other => panic!("expected reports, but found {other:?}"),
+        soon("a report", async {
+            loop {
+                match self.heard().await {
+                    ToServer::Reports(reports) => return reports.reports,
+                    ToServer::Renew(_) => self.renewed(&[]).await,
+                    other => panic!("expected reports, but found {other:?}"),
+                }
             }
-        }
+        })
+        .await
     }
 
     async fn report(&mut self) -> v1::Report {
@@ -154,21 +162,31 @@ fn start(worker: Worker) -> (JoinHandle<Result<(), granary::worker::Error>>, Can
     (tokio::spawn(worker.run(stop.clone())), stop)
 }
 
-/// Answers the goodbye and waits for the worker's end.
+/// Answers the goodbye and waits for the worker's end. A worker that holds something renews for ever, so it is the whole that has
+/// a deadline.
 async fn finish(mut line: Line, running: JoinHandle<Result<(), granary::worker::Error>>, stop: CancellationToken) {
     stop.cancel();
-    loop {
-        match soon(line.from_worker.message()).await {
-            Ok(Some(v1::WorkerMessage { message: Some(ToServer::Renew(_)) })) => {
-                // It may be gone already, if this was an earlier renewal.
-                let answer = FromServer::RenewResult(v1::RenewResult::default());
-                let _ = line.to_worker.send(Ok(v1::ServerMessage { message: Some(answer) })).await;
+    let goodbye = async {
+        loop {
+            match line.from_worker.message().await {
+                Ok(Some(v1::WorkerMessage { message: Some(ToServer::Renew(_)) })) => {
+                    // It may be gone already, if this was an earlier renewal.
+                    let answer = FromServer::RenewResult(v1::RenewResult::default());
+                    let _ = line.to_worker.send(Ok(v1::ServerMessage { message: Some(answer) })).await;
+                }
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => break,
             }
-            Ok(Some(_)) => {}
-            Ok(None) | Err(_) => break,
         }
-    }
-    soon(running).await.expect("no panic").expect("a clean end");
+    };
+    soon("the worker's goodbye", goodbye).await;
+    soon("the worker's end", running).await.expect("no panic").expect("a clean end");
+}
+
+/// As near to a kill as one process can come: the task is gone, and no word was sent.
+async fn kill(running: JoinHandle<Result<(), granary::worker::Error>>) {
+    running.abort();
+    let _ = soon("the end of the worker's task", running).await;
 }
 
 fn outcome(report: &v1::Report) -> (String, String) {
@@ -266,7 +284,7 @@ async fn an_attempt_that_is_lost_is_stopped_and_not_reported() {
     );
     let (mut line, _) = silo.session().await;
     line.assign(assignment(1, "long", "1")).await;
-    soon(begun.notified()).await;
+    soon("the handler's begin", begun.notified()).await;
     let id = Uuid::from_u128(1).to_string();
     line.renewed(&[id.as_str()]).await;
     line.assign(assignment(2, "echo", "2")).await;
@@ -287,7 +305,7 @@ async fn an_interrupt_ends_the_command() {
     let (running, stop) = start(silo.worker().serve("tool:sleep", sh(&script)));
     let (mut line, _) = silo.session().await;
     line.assign(assignment(1, "sleep", "1")).await;
-    soon(exists(&mark)).await;
+    written(&mark).await;
     let interrupt = v1::Interrupt { attempt_id: Uuid::from_u128(1).to_string(), reason: "cancelled".to_owned() };
     line.send(FromServer::Interrupt(interrupt)).await;
     let report = line.report().await;
@@ -296,10 +314,15 @@ async fn an_interrupt_ends_the_command() {
     finish(line, running, stop).await;
 }
 
-async fn exists(path: &std::path::Path) {
-    while !path.exists() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+/// A command has written a whole line into the file: a shell makes the file before it writes. One that is stopped in between
+/// leaves no trace of itself, and the next one takes itself for the first.
+async fn written(path: &std::path::Path) {
+    soon("a line of the command", async {
+        while !std::fs::read_to_string(path).is_ok_and(|text| text.ends_with('\n')) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
 }
 
 /// [C4] What a command does, and what comes of it.
@@ -419,7 +442,7 @@ async fn an_http_call_tells_what_happened_from_what_may_have_happened() {
             outcome_of(call(method, &format!("{url}/things/{{n}}")), assignment(5, "t", "{\"n\":7}")).await;
         assert_eq!(found_outcome, wanted_outcome, "{method} {answers:?}: {found}");
         assert!(found.contains(wanted), "{method} {answers:?}: {found}");
-        let seen = soon(server).await.expect("no panic");
+        let seen = soon("the last request", server).await.expect("no panic");
         assert_eq!(seen.len(), requests);
         assert!(
             seen[0].starts_with(&format!("{method} /things/7 ")) && seen[0].contains("idempotency-key: key-5"),
@@ -458,10 +481,8 @@ async fn the_next_life_of_a_worker_goes_on_where_the_last_one_was_killed() {
         let (running, _stop) = start(worker(&silo));
         let (line, first) = silo.session().await;
         line.assign(assignment(1, "t", "1")).await;
-        soon(exists(&pids)).await;
-        // As near to a kill as one process can come: the task is gone, and no word was sent.
-        running.abort();
-        let _ = running.await;
+        written(&pids).await;
+        kill(running).await;
         drop(line);
 
         let (running, stop) = start(worker(&silo));
@@ -494,8 +515,7 @@ async fn a_finished_outcome_survives_the_worker() {
     let (mut line, _) = silo.session().await;
     line.assign(assignment(1, "t", "1")).await;
     let first = line.report().await;
-    running.abort();
-    let _ = running.await;
+    kill(running).await;
     drop(line);
     let (running, stop) = start(worker(&silo));
     let (mut line, _) = silo.session().await;
@@ -526,6 +546,6 @@ async fn a_refused_worker_ends() {
     let options =
         WorkerOptions { servers: vec![url], tenant: "t1".to_owned(), capacity: 1, drain: Duration::from_secs(1) };
     let worker = Worker::new(options).serve("tool:t", |work: Work| async move { Outcome::Succeeded(work.input) });
-    let error = soon(worker.run(CancellationToken::new())).await.expect_err("refused");
+    let error = soon("the refusal", worker.run(CancellationToken::new())).await.expect_err("refused");
     assert_eq!(error.to_string(), "the server refuses this worker: Expected queues, but found none.");
 }

@@ -2,6 +2,7 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub mod fakes;
+pub mod process;
 pub mod worker;
 
 use granary::config::Config;
