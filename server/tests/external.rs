@@ -264,12 +264,14 @@ async fn observations_come_as_facts() {
         let refused = engine.observed(message).await.unwrap_err();
         assert_eq!((refused.code(), common::field(&refused).as_str()), (Code::InvalidArgument, field), "{refused:?}");
     }
-    // The scene got lost on its way.
+    // The scene got lost on its way. The journal's clock is this machine's.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
+    let at = granary_proto::wire::Timestamp::from_millis(i64::try_from(now).unwrap());
     let entry = |number: u64, kind: &str| v1::JournalEntry {
         number,
         sequence: number,
         r#type: kind.to_owned(),
-        at: Some(granary_proto::wire::Timestamp::from_millis(1_790_000_000_000)),
+        at: Some(at),
         ..Default::default()
     };
     *journal.facts.lock().unwrap() = vec![
