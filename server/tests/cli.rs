@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::process::{Dev, Said, exists, granary, interrupt, say, soon, written};
+use common::process::{Dev, Said, a_run, exists, granary, interrupt, say, soon, written};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -98,8 +98,6 @@ impl Place {
     }
 }
 
-const RUN: &str = "01934c7e-0000-7000-8000-000000000001";
-
 /// [C2, C4, K1] One command: silo, worker, run; a line a step; the output at the end.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_goes_from_file_to_end_in_one_command() {
@@ -137,9 +135,11 @@ async fn the_phone_is_automated_in_one_command() {
 /// [C2] The end for programs is one object.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_for_programs_prints_its_graph() {
+    let run = a_run();
+    let run = run.as_str();
     let place = Place::new("true", false);
-    let graph = place.say_run(&["--format", "json", "--run-id", RUN]).await.ended_with(0).json();
-    assert_eq!((graph["runId"].as_str(), graph["state"].as_str()), (Some(RUN), Some("Completed")));
+    let graph = place.say_run(&["--format", "json", "--run-id", run]).await.ended_with(0).json();
+    assert_eq!((graph["runId"].as_str(), graph["state"].as_str()), (Some(run), Some("Completed")));
     assert_eq!(graph["output"]["n"], 7);
 }
 
@@ -147,14 +147,16 @@ async fn a_run_for_programs_prints_its_graph() {
 /// is there once, and what was left of the killed command is gone.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_killed_in_the_middle_goes_on_as_if_nothing_had_happened() {
+    let run = a_run();
+    let run = run.as_str();
     // The first life of the second step never ends by itself.
     let place = Place::new("echo $$ >> pids; test $(wc -l < pids) -gt 1 || while :; do sleep 0.05; done", false);
-    let mut first = place.run(&["--run-id", RUN]).spawn().expect("starts");
+    let mut first = place.run(&["--run-id", run]).spawn().expect("starts");
     written(&place.path("pids")).await;
     first.kill().await.expect("kills");
     assert_eq!(place.effects(), ["first"]);
 
-    let said = place.say_run(&["--run-id", RUN]).await.ended_with(0);
+    let said = place.say_run(&["--run-id", run]).await.ended_with(0);
     assert!(said.out.contains("going on with it"), "{}", said.out);
     assert_eq!(place.effects(), ["first", "second", "third"]);
     let pids = std::fs::read_to_string(place.path("pids")).expect("pids");
@@ -162,7 +164,7 @@ async fn a_run_killed_in_the_middle_goes_on_as_if_nothing_had_happened() {
     let state = std::fs::read_to_string(format!("/proc/{orphan}/stat")).unwrap_or_default();
     assert!(state.is_empty() || state.contains(") Z "), "still there: {state}");
     // Once more: the run has ended, so it is only told.
-    let said = place.say_run(&["--run-id", RUN]).await.ended_with(0);
+    let said = place.say_run(&["--run-id", run]).await.ended_with(0);
     assert!(said.out.contains("Completed in"), "{}", said.out);
     assert_eq!(place.effects(), ["first", "second", "third"]);
 }
@@ -183,29 +185,33 @@ async fn a_rejection_compensates_and_an_approval_goes_on() {
 /// [R8] Nobody to ask: the run waits on disk, and the command that goes on is said.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_waits_for_a_person_ends_with_five_and_can_be_taken_up() {
+    let run = a_run();
+    let run = run.as_str();
     let place = Place::new("true", true);
-    let said = place.say_run(&["--run-id", RUN, "--decide", "wait"]).await.ended_with(5);
+    let said = place.say_run(&["--run-id", run, "--decide", "wait"]).await.ended_with(5);
     assert!(
-        said.out.contains(&format!("--run-id {RUN} --data")) && said.out.contains("ask waits for a decision"),
+        said.out.contains(&format!("--run-id {run} --data")) && said.out.contains("ask waits for a decision"),
         "{}",
         said.out
     );
     assert_eq!(place.effects(), ["first"]);
-    place.say_run(&["--run-id", RUN, "--decide", "approve"]).await.ended_with(0);
+    place.say_run(&["--run-id", run, "--decide", "approve"]).await.ended_with(0);
     assert_eq!(place.effects(), ["first", "second", "third"]);
 }
 
 /// [P6] The first ctrl-C leaves the run where it is, and says how to go on.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_run_can_be_taken_up() {
+    let run = a_run();
+    let run = run.as_str();
     let place = Place::new("touch begun; test -e go || while :; do sleep 0.05; done", false);
-    let running = place.run(&["--run-id", RUN]).spawn().expect("starts");
+    let running = place.run(&["--run-id", run]).spawn().expect("starts");
     exists(&place.path("begun")).await;
     interrupt(&running, rustix::process::Signal::INT);
     let said = Said::of(&soon(running.wait_with_output()).await.expect("ends")).ended_with(5);
-    assert!(said.out.contains(&format!("granary run {} --run-id {RUN}", place.text("three.yaml"))), "{}", said.out);
+    assert!(said.out.contains(&format!("granary run {} --run-id {run}", place.text("three.yaml"))), "{}", said.out);
     place.write("go", "");
-    place.say_run(&["--run-id", RUN]).await.ended_with(0);
+    place.say_run(&["--run-id", run]).await.ended_with(0);
     assert_eq!(place.effects(), ["first", "second", "third"]);
 }
 
@@ -239,6 +245,8 @@ async fn exit_codes_tell_what_was_wrong() {
 /// Standard output whose reader has gone: nobody is told, but nothing else is different, and nothing panics.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_has_gone_is_no_fault() {
+    let run = a_run();
+    let run = run.as_str();
     let unread = async |mut command: Command| {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
@@ -260,17 +268,17 @@ async fn a_reader_that_has_gone_is_no_fault() {
     let commands: [(&[&str], i32); 12] = [
         (&["definitions", "load", &file], 0),
         (&["definitions", "list"], 0),
-        (&["runs", "start", "three", "--run-id", RUN], 0),
+        (&["runs", "start", "three", "--run-id", run], 0),
         (&["runs", "list"], 0),
         (&["runs", "list", "--format", "json"], 0),
-        (&["runs", "show", RUN], 0),
-        (&["runs", "journal", RUN], 0),
+        (&["runs", "show", run], 0),
+        (&["runs", "journal", run], 0),
         // The run waits for a worker, and who watches unread does not.
-        (&["runs", "watch", RUN], 5),
+        (&["runs", "watch", run], 5),
         (&["approvals", "list"], 0),
         (&["events", "tail", "--from", "earliest"], 0),
-        (&["runs", "cancel", RUN], 0),
-        (&["runs", "watch", RUN], 4),
+        (&["runs", "cancel", run], 0),
+        (&["runs", "watch", run], 4),
     ];
     for (command, code) in commands {
         let command: Vec<&str> = command.iter().copied().chain(["--server", &dev.url]).collect();
@@ -432,23 +440,25 @@ async fn a_server_is_driven_from_the_command_line() {
 /// [R12] [P7] A cancelled run has an exit code of its own, and the journal says who cancelled it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_run_ends_the_watch_with_four() {
+    let run = a_run();
+    let run = run.as_str();
     let place = Place::new("true", true);
     let dev = Dev::start(&place.text("data")).await;
     dev.say(&["definitions", "load", &place.text("three.yaml")]).await.ended_with(0);
     // Nobody works, so it waits for a worker.
-    let started = dev.say(&["runs", "start", "three", "--run-id", RUN, "--format", "json"]).await.ended_with(0).json();
-    assert_eq!(started["run"]["runId"], RUN);
+    let started = dev.say(&["runs", "start", "three", "--run-id", run, "--format", "json"]).await.ended_with(0).json();
+    assert_eq!(started["run"]["runId"], run);
     let said = dev.say(&["runs", "list", "--waiting-on", "worker", "--queue", "tool:first"]).await.ended_with(0);
-    assert!(said.out.contains(RUN), "{}", said.out);
-    dev.say(&["runs", "cancel", RUN, "--reason", "not needed", "--user", "Zoë"]).await.ended_with(0);
-    let journal = dev.say(&["runs", "journal", RUN, "--format", "json"]).await.ended_with(0).json();
+    assert!(said.out.contains(run), "{}", said.out);
+    dev.say(&["runs", "cancel", run, "--reason", "not needed", "--user", "Zoë"]).await.ended_with(0);
+    let journal = dev.say(&["runs", "journal", run, "--format", "json"]).await.ended_with(0).json();
     let by = |entry: &str| {
         let found = journal["entries"].as_array().and_then(|all| all.iter().find(|e| e["type"] == entry));
         found.map(|e| e["by"].clone()).unwrap_or_default()
     };
     // Who is not named is the user of the machine, here the one of the environment.
     assert_eq!((by("RunAccepted"), by("RunCancelRequested")), ("tester".into(), "Zoë".into()), "{journal:#}");
-    dev.say(&["runs", "watch", RUN]).await.ended_with(4);
+    dev.say(&["runs", "watch", run]).await.ended_with(4);
     dev.say(&["runs", "show", "not-an-id"]).await.ended_with(2);
     dev.say(&["runs", "show", "01934c7e-0000-7000-8000-00000000dead"]).await.ended_with(1);
 }

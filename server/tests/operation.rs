@@ -249,3 +249,22 @@ edges:
     let wide = node.submit(&release, json!([1, 2, 3])).await;
     node.until_state(&wide.run_id, "Completed").await;
 }
+
+/// [FR-131] [K9] Who finds no place is refused before anything else looks at it, and is in the figures all the same.
+#[tokio::test]
+async fn who_finds_no_place_is_counted() {
+    let node = common::start_with(|config| config.limits.streams = 1).await;
+    let human = node.publish(HUMAN).await;
+    let run = node.submit(&human, json!(1)).await.run_id;
+    let refused = ["granary_rejections_total", "code=\"overloaded\""];
+    assert_eq!(value(&figures(&node).await, &refused), 0.0);
+    let request = || granary_proto::v1::WatchRunRequest { run_id: run.clone() };
+    let mut first = node.runs().await.watch_run(request()).await.unwrap().into_inner();
+    assert!(first.message().await.unwrap().is_some(), "it has its place");
+    for n in 1..=3 {
+        let status = node.runs().await.watch_run(request()).await.unwrap_err();
+        assert_eq!(status.code(), tonic::Code::ResourceExhausted, "{status:?}");
+        assert_eq!(value(&figures(&node).await, &refused), f64::from(n));
+    }
+    assert_eq!(reqwest::get(node.url("/readyz")).await.unwrap().status(), 200, "it still does what it has places for");
+}

@@ -3,11 +3,10 @@
 
 mod common;
 
-use common::process::{Said, granary, soon, written};
+use common::process::{Said, a_run, granary, soon, written};
 use std::path::Path;
 
 const CALLS: [&str; 4] = ["one", "two", "three", "four"];
-const RUN: &str = "01934c7e-0000-7000-8000-000000000002";
 
 /// A skill of four calls of one tool. A call says that it began and that it is done; the first life of the call `hangs` never
 /// gets there. Nothing here looks whether it was done before: a call that is made twice is in the list twice.
@@ -51,10 +50,11 @@ async fn a_skill_killed_between_two_calls_goes_on_behind_the_recorded_ones() {
     for (recorded, hangs) in CALLS.iter().enumerate().skip(1) {
         let dir = tempfile::tempdir().unwrap();
         prepare(dir.path(), hangs);
+        let run = a_run();
         let text = |name: &str| dir.path().join(name).display().to_string();
         let (file, input, data) = (text("list.yaml"), text("input.json"), text("data"));
         let command =
-            || granary(&["run", &file, "--input", &input, "--data", &data, "--run-id", RUN, "--format", "json"]);
+            || granary(&["run", &file, "--input", &input, "--data", &data, "--run-id", &run, "--format", "json"]);
         let mut first = command().spawn().unwrap();
         // It is offered in the commit that records the call before it.
         written(&dir.path().join("pids")).await;

@@ -5,7 +5,8 @@ use granary::worker::{Command, Handler, HttpCall, Journal, Outcome, Work, Worker
 use granary_proto::v1::workers_server::{Workers, WorkersServer};
 use granary_proto::v1::{self, server_message::Message as FromServer, worker_message::Message as ToServer};
 use granary_proto::wire::Json;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -141,9 +142,31 @@ impl Line {
     }
 }
 
-fn assignment(n: u128, name: &str, input: &str) -> v1::Assignment {
+/// The id of this test's attempt `n`. No other test and no other process has it: a worker's next life stops everything on the
+/// machine that works on its attempt, by this id.
+fn attempt(n: u32) -> String {
+    static PROCESS: LazyLock<Uuid> = LazyLock::new(Uuid::new_v4);
+    let test = std::thread::current().name().unwrap_or_default().to_owned();
+    Uuid::new_v5(&PROCESS, format!("{test} {n}").as_bytes()).to_string()
+}
+
+/// The state folder of a worker that has just ended. A process that another test starts in this moment has a copy of all that is
+/// open here, locks too, until its program begins.
+async fn reopened(folder: &Path) -> Journal {
+    soon("the end of the lock", async {
+        loop {
+            match Journal::open(folder) {
+                Err(granary::worker::Error::StateInUse(_)) => tokio::time::sleep(Duration::from_millis(5)).await,
+                opened => return opened.expect("journal"),
+            }
+        }
+    })
+    .await
+}
+
+fn assignment(n: u32, name: &str, input: &str) -> v1::Assignment {
     v1::Assignment {
-        attempt_id: Uuid::from_u128(n).to_string(),
+        attempt_id: attempt(n),
         run_id: Uuid::from_u128(1_000).to_string(),
         step_id: "s".to_owned(),
         kind: "Tool".to_owned(),
@@ -285,11 +308,11 @@ async fn an_attempt_that_is_lost_is_stopped_and_not_reported() {
     let (mut line, _) = silo.session().await;
     line.assign(assignment(1, "long", "1")).await;
     soon("the handler's begin", begun.notified()).await;
-    let id = Uuid::from_u128(1).to_string();
+    let id = attempt(1);
     line.renewed(&[id.as_str()]).await;
     line.assign(assignment(2, "echo", "2")).await;
     let report = line.report().await;
-    assert_eq!(report.attempt_id, Uuid::from_u128(2).to_string());
+    assert_eq!(report.attempt_id, attempt(2));
     line.accept(&report).await;
     // The goodbye comes only when nothing is held, so the stopped one is over too.
     finish(line, running, stop).await;
@@ -306,7 +329,7 @@ async fn an_interrupt_ends_the_command() {
     let (mut line, _) = silo.session().await;
     line.assign(assignment(1, "sleep", "1")).await;
     written(&mark).await;
-    let interrupt = v1::Interrupt { attempt_id: Uuid::from_u128(1).to_string(), reason: "cancelled".to_owned() };
+    let interrupt = v1::Interrupt { attempt_id: attempt(1), reason: "cancelled".to_owned() };
     line.send(FromServer::Interrupt(interrupt)).await;
     let report = line.report().await;
     assert_eq!(report.outcome, "Cancelled");
@@ -316,7 +339,7 @@ async fn an_interrupt_ends_the_command() {
 
 /// A command has written a whole line into the file: a shell makes the file before it writes. One that is stopped in between
 /// leaves no trace of itself, and the next one takes itself for the first.
-async fn written(path: &std::path::Path) {
+async fn written(path: &Path) {
     soon("a line of the command", async {
         while !std::fs::read_to_string(path).is_ok_and(|text| text.ends_with('\n')) {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -475,17 +498,16 @@ async fn the_next_life_of_a_worker_goes_on_where_the_last_one_was_killed() {
         // The first life never ends by itself; the second one does at once.
         let script = format!("echo $$ >> {0}; test $(wc -l < {0}) -gt 1 || exec sleep 600", pids.display());
         let command = Command { idempotent, ..sh(&script) };
-        let worker = |silo: &Silo| {
-            silo.worker().serve("tool:t", command.clone()).remember_in(Journal::open(&state).expect("journal"))
-        };
-        let (running, _stop) = start(worker(&silo));
+        let worker =
+            async |silo: &Silo| silo.worker().serve("tool:t", command.clone()).remember_in(reopened(&state).await);
+        let (running, _stop) = start(worker(&silo).await);
         let (line, first) = silo.session().await;
         line.assign(assignment(1, "t", "1")).await;
         written(&pids).await;
         kill(running).await;
         drop(line);
 
-        let (running, stop) = start(worker(&silo));
+        let (running, stop) = start(worker(&silo).await);
         let (mut line, second) = silo.session().await;
         assert_eq!(second.worker_id, first.worker_id);
         assert_eq!(second.held.len(), 1, "it says what it holds");
@@ -496,7 +518,7 @@ async fn the_next_life_of_a_worker_goes_on_where_the_last_one_was_killed() {
         let begun = std::fs::read_to_string(&pids).expect("pids").lines().count();
         assert_eq!(begun, if idempotent { 2 } else { 1 });
         // Nothing is remembered any more.
-        let journal = Journal::open(&state).expect("journal");
+        let journal = reopened(&state).await;
         assert_eq!(journal.remembered().expect("reads").len(), 0);
     }
 }
@@ -508,16 +530,15 @@ async fn a_finished_outcome_survives_the_worker() {
     let mut silo = Silo::start().await;
     let effects = dir.path().join("effects");
     let command = sh(&format!("echo done >> {}; echo 1", effects.display()));
-    let worker = |silo: &Silo| {
-        silo.worker().serve("tool:t", command.clone()).remember_in(Journal::open(dir.path()).expect("journal"))
-    };
-    let (running, _stop) = start(worker(&silo));
+    let worker =
+        async |silo: &Silo| silo.worker().serve("tool:t", command.clone()).remember_in(reopened(dir.path()).await);
+    let (running, _stop) = start(worker(&silo).await);
     let (mut line, _) = silo.session().await;
     line.assign(assignment(1, "t", "1")).await;
     let first = line.report().await;
     kill(running).await;
     drop(line);
-    let (running, stop) = start(worker(&silo));
+    let (running, stop) = start(worker(&silo).await);
     let (mut line, _) = silo.session().await;
     assert_eq!(line.report().await, first);
     line.accept(&first).await;

@@ -19,12 +19,13 @@ use crate::config::{Live, RunControlMode};
 use crate::journal_client::JournalClient;
 use crate::library::Library;
 use crate::tenant::Caller;
-use ::cluster::{Membership, Request, Silo};
+use ::cluster::{Membership, MetricsSnapshot, Request, Silo};
 use grain_contract::{Code, GrainId, GrainKind, Method, Rejection, Row, TenantId};
 use grains::kinds::methods;
 use granary_proto::storage;
 use parking_lot::Mutex;
 use prost::Message;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use uuid::Uuid;
@@ -42,6 +43,8 @@ pub(crate) struct Inner {
     pub journal: Option<JournalClient>,
     pub streams: Arc<Semaphore>,
     pub sessions: Arc<Semaphore>,
+    /// Streams and sessions that found no place.
+    pub turned_away: AtomicU64,
     /// Set once the node belongs to its cluster.
     pub membership: OnceLock<Membership>,
     pub recent_approvals: Mutex<approvals::Recent>,
@@ -66,6 +69,7 @@ impl Api {
                 journal,
                 streams: Arc::new(Semaphore::new(limits.streams)),
                 sessions: Arc::new(Semaphore::new(limits.worker_sessions)),
+                turned_away: AtomicU64::new(0),
                 membership: OnceLock::new(),
                 recent_approvals: Mutex::new(approvals::Recent::default()),
                 stopping,
@@ -98,12 +102,29 @@ impl Api {
 
     /// A place for a long stream (events, watches).
     pub fn stream_place(&self) -> Result<OwnedSemaphorePermit, Rejection> {
-        place(&self.inner.streams, "open streams")
+        self.place(&self.inner.streams, "open streams")
     }
 
     /// A place for a worker's session.
     pub fn session_place(&self) -> Result<OwnedSemaphorePermit, Rejection> {
-        place(&self.inner.sessions, "worker sessions")
+        self.place(&self.inner.sessions, "worker sessions")
+    }
+
+    fn place(&self, places: &Arc<Semaphore>, what: &str) -> Result<OwnedSemaphorePermit, Rejection> {
+        Arc::clone(places).try_acquire_owned().map_err(|_| {
+            self.inner.turned_away.fetch_add(1, Ordering::Relaxed);
+            Rejection::new(Code::Overloaded, format!("Expected fewer {what} on this silo, but all places are taken."))
+        })
+    }
+
+    /// The silo's figures, with what was refused for want of a place before it came to the silo: back-pressure that no figure
+    /// shows looks like a node without work (FR-131).
+    pub fn metrics(&self) -> MetricsSnapshot {
+        let mut metrics = self.inner.silo.metrics();
+        let turned_away = self.inner.turned_away.load(Ordering::Relaxed);
+        let overloaded = Code::Overloaded.as_str();
+        metrics.rejections.iter_mut().filter(|(code, _)| *code == overloaded).for_each(|(_, n)| *n += turned_away);
+        metrics
     }
 
     pub(crate) async fn call<A: Message + Default>(
@@ -170,10 +191,4 @@ pub(crate) fn run_grain(tenant: &TenantId, run_id: Uuid) -> GrainId {
 
 pub(crate) fn grain(tenant: &TenantId, kind: &str, key: &str) -> GrainId {
     GrainId::new(tenant, &GrainKind::new(kind), key)
-}
-
-fn place(places: &Arc<Semaphore>, what: &str) -> Result<OwnedSemaphorePermit, Rejection> {
-    Arc::clone(places).try_acquire_owned().map_err(|_| {
-        Rejection::new(Code::Overloaded, format!("Expected fewer {what} on this silo, but all places are taken."))
-    })
 }

@@ -61,7 +61,7 @@ async fn metrics(State(edge): State<Edge>) -> Result<Response, Problem> {
     edge.figures.census().refresh().await;
     let text = edge
         .figures
-        .text(&edge.api.silo().metrics())
+        .text(&edge.api.metrics())
         .map_err(|e| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", e.to_string()))?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }

@@ -56,6 +56,12 @@ pub async fn say(arguments: &[&str]) -> Said {
     Said::of(&soon(granary(arguments).output()).await.expect("runs"))
 }
 
+/// The id of a run that nobody else has. Attempts are named by their run and step, and a worker's next life stops everything on
+/// the machine that works on its attempts: with one id for all, tests would kill each other's commands.
+pub fn a_run() -> String {
+    uuid::Uuid::new_v4().to_string()
+}
+
 /// A `granary dev` of its own.
 pub struct Dev {
     pub child: Child,
