@@ -29,8 +29,10 @@ pub(crate) fn of(hub: &Hub, services: impl Iterator<Item = String>) -> Health {
     for room in hub.rooms.iter() {
         let leaderless = (room.store.hosted() && room.store.leadership().borrow().leader.is_none())
             .then(|| format!("shard {}: it has no leader", room.id.0));
+        let aside = room.store.aside().map(|why| format!("shard {}: what is here of it is damaged: {why}", room.id.0));
         reasons.extend(room.complaints());
-        if hub.around.is_alone() { reasons.extend(leaderless) } else { troubles.extend(leaderless) }
+        let of_shard = leaderless.into_iter().chain(aside);
+        if hub.around.is_alone() { reasons.extend(of_shard) } else { troubles.extend(of_shard) }
     }
     reasons.extend(services);
     if !hub.around.is_alone() {

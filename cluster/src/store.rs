@@ -35,6 +35,8 @@ pub(crate) trait Store: Send + Sync {
     fn outbox_watch(&self) -> watch::Receiver<u64>;
     /// This silo has a replica of the shard.
     fn hosted(&self) -> bool;
+    /// Why there is no replica although there should be one: its files are damaged.
+    fn aside(&self) -> Option<String>;
     /// Still the owner, in this epoch: what was read before the question is what was committed last.
     fn confirm(&self, epoch: Epoch) -> BoxFuture<'_, Result<(), Error>>;
     /// Who may lead the shard, the most up-to-date first, without this silo; empty unless this silo leads it.
@@ -107,6 +109,9 @@ impl Store for HostedShard {
     }
     fn hosted(&self) -> bool {
         self.shard.hosted()
+    }
+    fn aside(&self) -> Option<String> {
+        self.shard.aside()
     }
     fn confirm(&self, epoch: Epoch) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(self.shard.confirm(epoch))

@@ -6,7 +6,7 @@ use crate::raft::SnapshotReceiver;
 use crate::{Error, Timing};
 use bytes::Bytes;
 use grain_contract::{CommandId, Epoch, GrainId, IndexEntry, Method, Revision, Row, Table, Timestamp, Turn};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -163,7 +163,7 @@ pub struct Housekeeping {
 
 impl Host {
     /// Opens or makes the data folder and starts the replicas that it hosts: every shard if the node is alone, else those
-    /// that it was told to.
+    /// that it was told to. A shard whose files are damaged beyond what the others of its files can make good is set aside.
     ///
     /// # Errors
     /// [`Error::FolderInUse`], [`Error::NewerFormat`], [`Error::WrongFolder`], [`Error::Damaged`] (names file and offset),
@@ -194,7 +194,8 @@ impl Host {
     /// shard is founded with it or its leader adds it. Idempotent.
     ///
     /// # Errors
-    /// [`Error::Storage`], [`Error::Closed`]; [`Error::NotHosted`] for a number that there is not.
+    /// [`Error::SetAside`]: what is here is damaged and has to be stopped first. [`Error::Storage`], [`Error::Closed`];
+    /// [`Error::NotHosted`] for a number that there is not.
     pub async fn start_replica(&self, shard: ShardId) -> Result<(), Error> {
         self.inner.start_replica(shard).await
     }
@@ -212,6 +213,12 @@ impl Host {
     /// Shards with a replica here, in order.
     pub fn hosted(&self) -> Vec<ShardId> {
         self.inner.hosted()
+    }
+
+    /// Shards that should have a replica here and have none, because their files are damaged, and how. They count as not
+    /// hosted; [`Host::stop_replica`] wipes what there is.
+    pub fn set_aside(&self) -> BTreeMap<ShardId, String> {
+        self.inner.set_aside()
     }
 
     /// Makes the replica here the first of its group, with these voters. A group that exists already is left as it is.
@@ -298,6 +305,11 @@ impl Shard {
     /// Whether there is a replica here.
     pub fn hosted(&self) -> bool {
         self.inner.hosted()
+    }
+
+    /// Why there is no replica here although there should be one: see [`Host::set_aside`].
+    pub fn aside(&self) -> Option<String> {
+        self.inner.aside()
     }
 
     /// The Raft group as the replica here sees it now; empty without one. Does not wait, but is not for every commit.

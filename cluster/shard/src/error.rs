@@ -12,6 +12,10 @@ pub enum Error {
     /// There is no replica of it here. Ask elsewhere.
     #[error("this node hosts no replica of shard {shard}")]
     NotHosted { shard: u32 },
+    /// What this node has of the shard is damaged and set aside; nothing of it runs here. Ask elsewhere; it has to be wiped
+    /// before it can come again.
+    #[error("what this node has of shard {shard} is set aside: {why}")]
+    SetAside { shard: u32, why: String },
     /// The group does not take this change of its members or its leader now. Look at the group and decide again.
     #[error("the group of shard {shard} was not changed: {why}")]
     Change { shard: u32, why: String },

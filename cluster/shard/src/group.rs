@@ -26,6 +26,13 @@ impl Default for Timing {
 }
 
 impl Timing {
+    /// Time between two looks at the clock: a third of a heartbeat, or less where elections come soon after one. openraft
+    /// takes this from the interval of its own heartbeats, which has to fit below the least election time.
+    pub(crate) fn tick(&self) -> Duration {
+        let room = self.election_min.saturating_sub(self.heartbeat / 2) * 5 / 31;
+        (self.heartbeat / 3).min(room).max(Duration::from_millis(1))
+    }
+
     /// The same clock, so many times slower.
     pub fn scaled(self, times: u32) -> Self {
         Self {

@@ -44,6 +44,7 @@ fn node(member: &Member, told: Option<&Told>) -> NodeStatus {
         overdue_reminders: groups().map(|group| group.overdue_reminders).sum(),
         outbox_calls_open: groups().map(|group| group.outbox_calls_open).sum(),
         workers: told.map_or(0, |told| told.workers),
+        damaged: told.into_iter().flat_map(|told| &told.set_aside).map(|it| (it.shard, it.why.clone())).collect(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::ground::Inner;
 use super::orders;
-use granary_proto::peers::{GroupStatus, NodeStatus, NodeStatusRequest, ReplicaProgress};
+use granary_proto::peers::{GroupStatus, NodeStatus, NodeStatusRequest, ReplicaProgress, SetAside};
 use shard::{GroupView, ShardId};
 use std::sync::atomic::Ordering::Acquire;
 
@@ -28,6 +28,7 @@ pub(super) async fn of_this_node(inner: &Inner, request: &NodeStatusRequest) -> 
         groups: groups.collect(),
         active_grains: figures.as_ref().map_or(0, |figures| figures.active_grains),
         workers: figures.as_ref().map_or(0, |figures| figures.workers),
+        set_aside: host.set_aside().into_iter().map(|(id, why)| SetAside { shard: id.0, why }).collect(),
     }
 }
 

@@ -33,6 +33,8 @@ pub struct NodeStatus {
     pub overdue_reminders: u64,
     pub outbox_calls_open: u64,
     pub workers: u64,
+    /// Shards of which what it has is damaged, and how.
+    pub damaged: Vec<(u32, String)>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -423,6 +423,10 @@ impl Store for MemoryStore {
         self.arrivals.subscribe()
     }
 
+    fn aside(&self) -> Option<String> {
+        None
+    }
+
     fn hosted(&self) -> bool {
         self.hosted.load(Ordering::SeqCst)
     }

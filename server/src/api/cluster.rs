@@ -89,6 +89,7 @@ fn node(node: NodeStatus) -> v1::ClusterNode {
         overdue_reminders: node.overdue_reminders,
         outbox_calls_open: node.outbox_calls_open,
         workers: node.workers,
+        damaged: node.damaged.into_iter().map(|(shard, why)| v1::DamagedShard { shard, why }).collect(),
     }
 }
 

@@ -56,9 +56,16 @@ impl Groups {
         let groups: Vec<(u32, GroupView)> =
             hosted.iter().filter_map(|id| Some((id.0, host.shard(*id)?.group()))).collect();
         write(&groups, host.node_id(), text);
+        write_set_aside(host.set_aside().len(), text);
         let mesh = self.mesh.get().map(|mesh| mesh.figures()).unwrap_or_default();
         write_rest(mesh, self.gained.load(Relaxed), self.lost.load(Relaxed), text);
     }
+}
+
+fn write_set_aside(shards: usize, text: &mut String) {
+    const SET_ASIDE: &str = "granary_raft_set_aside";
+    head(text, SET_ASIDE, "gauge", "Shards whose replica here is damaged and set aside.");
+    let _ = writeln!(text, "{SET_ASIDE} {shards}");
 }
 
 fn write_rest(mesh: MeshFigures, gained: u64, lost: u64, text: &mut String) {

@@ -1,39 +1,28 @@
 //! All shards of one process: opening in order, closing in order.
-//!
-//! Order of opening: the folder's lock and stamp, the log (which verifies itself), the state store (verified if the last
-//! process did not end in order, set aside if it is no good), then for each shard what its rows are worth; a shard whose
-//! rows are worth nothing gets its checkpoint taken back before anything is written, and openraft fills it from snapshot
-//! and log. The log and the votes were never in the store, so a rebuilt shard is still the same voter.
 
-use super::checkpoint::{LogCheckpoints, Worth, worth};
+use super::checkpoint::LogCheckpoints;
 use super::folder::Folder;
-use super::machine::Counters;
+use super::opening::{Ground, Starts, starts};
 use super::replica::Parts;
 use super::shard::ShardInner;
-use super::snapshot::{SnapshotFolder, verify};
-use super::{blocking, mend, storage, upkeep};
+use super::snapshot::SnapshotFolder;
+use super::{blocking, mend, pulse, ticks, upkeep};
 use crate::Error;
 use crate::api::*;
 use crate::link::NodeId;
-use crate::log::{Wal, WalOptions};
+use crate::log::Wal;
+use crate::state::Stop;
 use crate::state::closable::Closable;
-use crate::state::overlay::{Mark, Overlay};
-use crate::state::store::wipe_shard;
-use crate::state::writer::{Bell, Checkpoints, Writer, read_stamp};
-use crate::state::{Stop, guard};
+use crate::state::overlay::Overlay;
+use crate::state::writer::{Bell, Checkpoints, Writer};
 use crate::testing::Stage;
-use openraft::storage::RaftLogStorage;
 use parking_lot::Mutex;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
-
-/// Bytes of log entries that are kept in memory, all shards together. Apply reads what was just appended, so the newest few
-/// are enough; what a slow reader wants beyond that comes from the file.
-const LOG_CACHE_BYTES: u64 = 8 << 20;
 
 pub struct HostInner {
     pub(super) slots: Vec<Arc<ShardInner>>,
@@ -51,17 +40,9 @@ pub struct HostInner {
     folder: Arc<Mutex<Option<Folder>>>,
 }
 
-/// What opening found, before any Raft runs.
-struct Ground {
-    folder: Folder,
-    wal: Arc<Wal>,
-    store: Arc<Closable>,
-    counters: Arc<Counters>,
-    set_aside: bool,
-}
-
 impl HostInner {
     pub async fn open(options: HostOptions) -> Result<Self, Error> {
+        ticks::align(options.timing.tick());
         let stop = Stop::default();
         let ground = {
             let (options, stop) = (options.clone(), stop.clone());
@@ -70,7 +51,8 @@ impl HostInner {
         let Ground { folder, wal, store, counters, set_aside } = ground;
         let checkpoints: Arc<dyn Checkpoints> = Arc::new(LogCheckpoints(wal.clone()));
         let bell = Bell::new();
-        let marks = marks(&options, &folder, &wal, &store, &checkpoints, &counters, set_aside).await?;
+        let Starts { marks, aside } =
+            starts(&options, &folder, &wal, &store, &checkpoints, &counters, set_aside).await?;
         let overlays: Vec<_> = (0..options.shards)
             .zip(marks)
             .map(|(shard, mark)| Arc::new(Overlay::new(shard, store.clone(), mark, bell.clone(), stop.clone())))
@@ -109,12 +91,17 @@ impl HostInner {
             receiving: Arc::new(Semaphore::new(super::incoming::RECEIVE_AT_ONCE_MAX)),
             folder: Arc::new(Mutex::new(Some(folder))),
         };
-        let hosted = host.slots.iter().filter(|slot| hosted.contains(&slot.id.0));
+        for (shard, why) in aside {
+            tracing::error!(shard, why, "what is here of a shard is damaged; it is set aside, the other shards go on");
+            host.slots[shard as usize].set_aside(why);
+        }
+        let hosted = host.slots.iter().filter(|slot| hosted.contains(&slot.id.0) && slot.aside().is_none());
         let started = futures::future::join_all(hosted.map(|slot| slot.start(&host.parts))).await;
         started.into_iter().collect::<Result<(), Error>>()?;
+        let pulse = pulse::run(host.slots.clone(), host.parts.options.timing.heartbeat);
         let upkeep = upkeep::run(host.slots.clone(), host.wal.clone(), host.parts.clone());
         let mend = mend::run(host.slots.clone(), host.parts.clone(), host.stop.clone());
-        host.tasks.lock().extend([tokio::spawn(upkeep), tokio::spawn(mend)]);
+        host.tasks.lock().extend([tokio::spawn(pulse), tokio::spawn(upkeep), tokio::spawn(mend)]);
         Ok(host)
     }
 
@@ -158,6 +145,10 @@ impl HostInner {
 
     pub fn hosted(&self) -> Vec<ShardId> {
         self.slots.iter().filter(|slot| slot.hosted()).map(|slot| slot.id).collect()
+    }
+
+    pub fn set_aside(&self) -> BTreeMap<ShardId, String> {
+        self.slots.iter().filter_map(|slot| Some((slot.id, slot.aside()?))).collect()
     }
 
     pub async fn found(&self, id: ShardId, voters: BTreeSet<NodeId>) -> Result<(), Error> {
@@ -264,81 +255,4 @@ impl Drop for HostInner {
         self.writer.end();
         self.store.close().ok();
     }
-}
-
-impl Ground {
-    fn open(options: &HostOptions, stop: Stop) -> Result<Self, Error> {
-        let mut folder = Folder::open(options)?;
-        let wal = WalOptions {
-            segment_bytes: options.segment_bytes,
-            cache_bytes: LOG_CACHE_BYTES,
-            groups: options.shards,
-            begun: folder.log_begun(),
-        };
-        let wal = Wal::open_staged(&folder.log(), wal, &options.stage)?;
-        folder.say_log_begun()?;
-        SnapshotFolder::prepare(&folder.snapshots())?;
-        let counters = Arc::new(Counters::default());
-        let opened = guard::open(&folder.state(), options.state, options.cache_bytes, wal.unclean())?;
-        let set_aside = opened.set_aside.is_some();
-        if set_aside {
-            counters.rebuilds.fetch_add(1, Ordering::Relaxed);
-        }
-        Ok(Self { folder, wal, store: Arc::new(Closable::new(opened.store, stop)), counters, set_aside })
-    }
-}
-
-/// Where each shard starts. What is left of a replica that is not hosted any more is removed.
-async fn marks(
-    options: &HostOptions,
-    folder: &Folder,
-    wal: &Arc<Wal>,
-    store: &Arc<Closable>,
-    checkpoints: &Arc<dyn Checkpoints>,
-    counters: &Counters,
-    set_aside: bool,
-) -> Result<Vec<Mark>, Error> {
-    let clean = !wal.unclean();
-    let hosted = folder.replicas();
-    let (mut marks, mut empty) = (Vec::new(), Vec::new());
-    for shard in 0..options.shards {
-        let mut log = wal.group(shard);
-        if !hosted.contains(&shard) {
-            log.forget().await.map_err(storage)?;
-            SnapshotFolder::new(&folder.snapshots(), shard).remove()?;
-            empty.push(shard);
-            marks.push(Mark::origin());
-            continue;
-        }
-        let state = log.get_log_state().await.map_err(storage)?;
-        let stamp = read_stamp(&**store, shard)?;
-        match worth(log.checkpoint().as_ref(), stamp.as_ref(), state.last_log_id, clean) {
-            Worth::From(mark) => marks.push(mark),
-            worth => {
-                if let Worth::Nothing(why) = worth {
-                    tracing::warn!(shard, why, "a shard is made again from snapshot and log");
-                    if !set_aside && options.state != StateBackend::Memory {
-                        counters.rebuilds.fetch_add(1, Ordering::Relaxed);
-                    }
-                }
-                if state.last_purged_log_id.is_some() {
-                    // The log alone does not reach back: without a whole snapshot file this is the end, and says so.
-                    let snapshots = folder.snapshots();
-                    blocking(&options.stage, move || verify(&SnapshotFolder::new(&snapshots, shard).path(), shard))
-                        .await?;
-                }
-                empty.push(shard);
-                marks.push(Mark::origin());
-            }
-        }
-    }
-    let (store, checkpoints) = (store.clone(), checkpoints.clone());
-    blocking(&options.stage, move || {
-        if !empty.is_empty() {
-            checkpoints.keep(empty.iter().map(|shard| (*shard, None)).collect())?;
-        }
-        empty.into_iter().try_for_each(|shard| wipe_shard(&*store, shard))
-    })
-    .await?;
-    Ok(marks)
 }

@@ -1,9 +1,10 @@
 //! openraft, wrapped: with `log` the only module family that names it.
 //!
-//! `host` opens and closes, `replica` starts and ends a group member, `shard` is the commit path, `machine` what happens to
-//! an entry, `leadership` who owns, `confirm` whether it still does, `members` who belongs to a group, `network`, `acks`
-//! and `wire` what replicas say to each other and `incoming` what is answered, `snapshot` and `upkeep` how the log is let go,
-//! `mend` what is done about a replica that has ended by itself,
+//! `host` opens and closes, `opening` finds what there is to start from, `replica` starts and ends a group member, `shard` is the
+//! commit path, `machine` what happens to an entry, `leadership` who owns, `confirm` whether it still does, `members` who belongs
+//! to a group, `network`, `acks`, `wire` and its `parts` what replicas say to each other and `incoming` what is answered,
+//! `snapshot` and `upkeep` how the log is let go, `mend` what is done about a replica that has ended by itself, `ticks` and
+//! `pulse` when groups look at the clock and beat,
 //! `checkpoint` what is believed after a restart.
 
 mod acks;
@@ -21,9 +22,12 @@ mod members;
 mod mend;
 mod network;
 mod notices;
+mod opening;
+mod pulse;
 mod replica;
 mod shard;
 mod snapshot;
+mod ticks;
 pub mod types;
 mod upkeep;
 mod wire;

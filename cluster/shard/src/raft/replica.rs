@@ -23,6 +23,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+/// openraft's time between two ticks, as a part of its interval of heartbeats.
+const TICKS: (u64, u64) = (13, 64);
+
 pub type Group = Raft<TypeConfig, Machine>;
 
 /// What every replica of a node is made of.
@@ -118,7 +121,9 @@ fn config(shard: u32, options: &HostOptions) -> Result<Config, Error> {
     let Timing { heartbeat, election_min, election_max } = options.timing;
     Config {
         cluster_name: format!("shard-{shard}"),
-        heartbeat_interval: heartbeat.as_millis() as u64,
+        // Of this openraft makes the time between ticks, and nothing else that matters: `pulse` beats for all groups.
+        heartbeat_interval: (options.timing.tick().as_millis() as u64 * TICKS.1).div_ceil(TICKS.0),
+        enable_heartbeat: false,
         election_timeout_min: election_min.as_millis() as u64,
         election_timeout_max: election_max.as_millis() as u64,
         // A follower that has just answered an append needs no heartbeat.
@@ -140,4 +145,25 @@ fn config(shard: u32, options: &HostOptions) -> Result<Config, Error> {
     }
     .validate()
     .map_err(storage)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn openraft_takes_every_timing_that_leaves_room_for_two_heartbeats() {
+        // (heartbeat, election_min, the tick expected), in milliseconds
+        let cases =
+            [(150, 400, 50), (300, 800, 100), (150, 300, 36), (10, 30, 3), (1_500, 4_000, 500), (150, 10_000, 50)];
+        for (heartbeat, election_min, tick) in cases {
+            let ms = Duration::from_millis;
+            let timing =
+                Timing { heartbeat: ms(heartbeat), election_min: ms(election_min), election_max: ms(2 * election_min) };
+            let mut options = HostOptions::new("nowhere", 1);
+            options.timing = timing;
+            let config = config(0, &options).unwrap();
+            assert_eq!(config.heartbeat_interval * TICKS.0 / TICKS.1, tick, "{timing:?}");
+        }
+    }
 }

@@ -35,6 +35,8 @@ pub struct ShardInner {
     /// Counts snapshots that could not be written.
     pub snapshots: watch::Sender<u64>,
     replica: RwLock<Option<Arc<Replica>>>,
+    /// Why there is no replica though there should be one: its files are damaged.
+    aside: RwLock<Option<String>>,
     /// Held while a replica is started or stopped.
     pub(super) changing: tokio::sync::Mutex<()>,
     in_flight: Semaphore,
@@ -65,6 +67,7 @@ impl ShardInner {
             notices,
             snapshots: watch::channel(0).0,
             replica: RwLock::default(),
+            aside: RwLock::default(),
             changing: tokio::sync::Mutex::default(),
             in_flight: Semaphore::new(COMMITS_IN_FLIGHT_MAX),
             patience: (!options.alone).then_some(2 * options.timing.election_max),
@@ -95,6 +98,15 @@ impl ShardInner {
         self.replica.read().clone()
     }
 
+    pub fn aside(&self) -> Option<String> {
+        self.aside.read().clone()
+    }
+
+    /// Before anything of it was started.
+    pub(super) fn set_aside(&self, why: String) {
+        *self.aside.write() = Some(why);
+    }
+
     pub(super) fn take(&self) -> Option<Arc<Replica>> {
         self.replica.write().take()
     }
@@ -102,6 +114,9 @@ impl ShardInner {
     /// Under `changing`.
     pub(super) async fn start(&self, parts: &Parts) -> Result<(), Error> {
         self.serving()?;
+        if let Some(why) = self.aside() {
+            return Err(Error::SetAside { shard: self.id.0, why });
+        }
         if self.hosted() {
             return Ok(());
         }
@@ -143,6 +158,7 @@ impl ShardInner {
             Ok(())
         })
         .await?;
+        *self.aside.write() = None;
         self.notices.outbox.send_replace(Mark::origin().outbox_next);
         Ok(())
     }

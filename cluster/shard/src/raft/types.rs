@@ -12,6 +12,7 @@ openraft::declare_raft_types!(
         // At most one leader a term, so that the term alone names a leadership (our epoch). openraft's default lets a
         // second node win the same term, and then two owners would share an epoch.
         LeaderId = openraft::impls::leader_id_std::LeaderId<Self::Term, Self::NodeId>,
+        AsyncRuntime = super::ticks::Runtime,
 );
 
 type LeaderId = openraft::impls::leader_id_std::LeaderId<u64, u64>;

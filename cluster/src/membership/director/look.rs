@@ -42,7 +42,8 @@ pub(in crate::membership) async fn ask_all(
 
 fn seen(status: NodeStatus) -> Seen {
     let groups = status.groups.into_iter().map(|group| (ShardId(group.shard), of(group)));
-    Seen { leaving: status.leaving, groups: groups.collect() }
+    let set_aside = status.set_aside.into_iter().map(|it| ShardId(it.shard)).collect();
+    Seen { leaving: status.leaving, groups: groups.collect(), set_aside }
 }
 
 fn of(status: GroupStatus) -> Group {

@@ -98,7 +98,7 @@ mod tests {
 
     fn answers(nodes: &[NodeId], term: u64) -> BTreeMap<NodeId, Seen> {
         let group = Group { term, leads: true, ..Group::default() };
-        let seen = Seen { leaving: false, groups: BTreeMap::from([(ShardId(0), group)]) };
+        let seen = Seen { groups: BTreeMap::from([(ShardId(0), group)]), ..Seen::default() };
         nodes.iter().map(|node| (*node, seen.clone())).collect()
     }
 

@@ -46,6 +46,8 @@ pub(crate) struct Seen {
     pub(crate) leaving: bool,
     /// Its replicas.
     pub(crate) groups: BTreeMap<ShardId, Group>,
+    /// What it has of these is damaged: it should have a replica and has none.
+    pub(crate) set_aside: BTreeSet<ShardId>,
 }
 
 /// A Raft group as one replica sees it.
@@ -145,6 +147,10 @@ impl<'a> Picture<'a> {
 
     fn hosts(&self, node: NodeId, shard: ShardId) -> bool {
         self.nodes.get(&node).is_some_and(|seen| seen.groups.contains_key(&shard))
+    }
+
+    fn is_damaged(&self, node: NodeId, shard: ShardId) -> bool {
+        self.nodes.get(&node).is_some_and(|seen| seen.set_aside.contains(&shard))
     }
 
     fn member(&self, node: NodeId) -> Option<&'a Member> {

@@ -35,7 +35,7 @@ struct Move {
 fn order(picture: &Picture<'_>, shard: ShardId, lead: &Lead<'_>, wanted: &BTreeSet<NodeId>) -> (bool, bool, ShardId) {
     let mut coming = wanted.difference(&lead.group.voters);
     let is_begun = !lead.group.settled || coming.any(|node| lead.counts(*node) || picture.hosts(*node, shard));
-    let is_hurt = lead.group.voters.iter().any(|node| !picture.answers(*node));
+    let is_hurt = lead.group.voters.iter().any(|node| !picture.answers(*node) || picture.is_damaged(*node, shard));
     (!is_begun, !is_hurt, shard)
 }
 
@@ -49,6 +49,9 @@ fn next(picture: &Picture<'_>, shard: ShardId, lead: &Lead<'_>, wanted: &BTreeSe
     let group = lead.group;
     if !group.settled {
         return finish(picture, shard, lead, wanted);
+    }
+    if let Some(next) = heal(picture, shard, lead, wanted) {
+        return next;
     }
     let coming: Vec<NodeId> = wanted.difference(&group.voters).copied().collect();
     if coming.is_empty() && wanted.len() == group.voters.len() {
@@ -71,6 +74,22 @@ fn next(picture: &Picture<'_>, shard: ShardId, lead: &Lead<'_>, wanted: &BTreeSe
         return Next::Move(steps);
     }
     change(picture, shard, lead, wanted)
+}
+
+/// A replica whose files are damaged is made again from the others. While its group counts on it, on its vote and on what it
+/// has acknowledged, it may not be wiped: so the group goes on without it first, as it does already. `None`: none is damaged.
+fn heal(picture: &Picture<'_>, shard: ShardId, lead: &Lead<'_>, wanted: &BTreeSet<NodeId>) -> Option<Next> {
+    let (group, leader) = (lead.group, lead.node);
+    let is_damaged = |node: &&NodeId| picture.is_damaged(**node, shard);
+    let whole: BTreeSet<NodeId> = group.voters.iter().filter(|node| !is_damaged(node)).copied().collect();
+    if whole.len() < group.voters.len() {
+        return Some(if has_majority(picture, &whole) { change(picture, shard, lead, &whole) } else { Next::Blocked });
+    }
+    let learners = group.learners.iter().filter(is_damaged);
+    let mut steps: Vec<Step> = learners.map(|node| Step::RemoveLearner { shard, leader, node: *node }).collect();
+    let outside = wanted.iter().filter(is_damaged).filter(|node| !lead.counts(**node));
+    steps.extend(outside.map(|node| Step::Stop { shard, leader, node: *node }));
+    (!steps.is_empty()).then_some(Next::Move(steps))
 }
 
 /// All that come have caught up: one joint change.
@@ -116,7 +135,8 @@ fn has_majority(picture: &Picture<'_>, voters: &BTreeSet<NodeId>) -> bool {
 fn tidy(picture: &Picture<'_>, shard: ShardId, lead: &Lead<'_>, wanted: &BTreeSet<NodeId>) -> Vec<Step> {
     let leader = lead.node;
     let learners = lead.group.learners.iter().map(|node| Step::RemoveLearner { shard, leader, node: *node });
-    let hosts = picture.nodes.keys().filter(|node| picture.hosts(**node, shard));
+    let has = |node: &&NodeId| picture.hosts(**node, shard) || picture.is_damaged(**node, shard);
+    let hosts = picture.nodes.keys().filter(has);
     let left = hosts.filter(|node| !lead.counts(**node) && !wanted.contains(node));
     learners.chain(left.map(|node| Step::Stop { shard, leader, node: *node })).collect()
 }

@@ -6,6 +6,7 @@ use super::super::style::Style;
 use super::super::table::Table;
 use super::super::{Common, Exit, Failure, runs, signals};
 use granary_proto::v1;
+use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
@@ -73,6 +74,12 @@ fn text(cluster: &v1::GetClusterResponse, nodes_only: bool, style: Style) -> Str
     let id = if cluster.cluster_id.is_empty() { "-" } else { &cluster.cluster_id };
     let mut out = format!("cluster {id}, book {}, said by {}\n\n", cluster.version, cluster.answered_by);
     out.push_str(&nodes(cluster).render(style));
+    for node in &cluster.nodes {
+        for it in &node.damaged {
+            let _ =
+                writeln!(out, "{}: its replica of shard {} is damaged and set aside: {}", node.name, it.shard, it.why);
+        }
+    }
     if !nodes_only {
         out.push('\n');
         out.push_str(&shards(cluster).render(style));
@@ -171,5 +178,16 @@ mod tests {
         assert_eq!(lines[3], ["node-1", "up", "NO", "2", "0", "0", "0", "0", "0", "-", "http://a:1"]);
         assert_eq!(lines[6], ["3", "-", "5", "0", "0", "0", "-", "node-1:", "0", "(node-2:", "?)"]);
         assert!(!text(&cluster, true, Style::plain()).contains("SHARD"));
+    }
+
+    #[test]
+    fn a_damaged_replica_is_named_with_what_is_wrong() {
+        let damaged = vec![v1::DamagedShard { shard: 3, why: "checksum does not match".to_owned() }];
+        let nodes = vec![v1::ClusterNode { name: "node-1".to_owned(), damaged, ..Default::default() }];
+        let shown = text(&v1::GetClusterResponse { nodes, ..Default::default() }, true, Style::plain());
+        assert!(
+            shown.ends_with("node-1: its replica of shard 3 is damaged and set aside: checksum does not match\n"),
+            "{shown}"
+        );
     }
 }

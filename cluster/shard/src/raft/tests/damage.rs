@@ -142,9 +142,10 @@ async fn one_flipped_byte_is_met_at_a_read_or_never_and_outlives_no_restart() {
     }
 }
 
-/// [FR-083] A damaged snapshot beside a whole store is made again from the store; without the store it is named.
+/// [FR-083] A damaged snapshot beside a whole store is made again from the store; without the store its shard is set aside and
+/// named, the other shards serve, and the file put back makes all well.
 #[tokio::test]
-async fn a_damaged_snapshot_heals_from_the_store_or_is_named() {
+async fn a_damaged_snapshot_heals_from_the_store_or_sets_its_shard_aside() {
     let dir = tempfile::tempdir().unwrap();
     let (host, owner) = open_eager(dir.path(), StateBackend::Sled).await;
     work_until_purged(&owner, 1, None).await;
@@ -157,12 +158,28 @@ async fn a_damaged_snapshot_heals_from_the_store_or_is_named() {
     host.close().await.unwrap();
     crate::raft::snapshot::verify(&file, 0).unwrap();
 
+    let whole = fs::read(&file).unwrap();
     harm(&file, Harm::Halve);
     fs::remove_dir_all(dir.path().join("state")).unwrap();
-    let Err(error) = Host::open(options(dir.path(), StateBackend::Sled)).await.map(|_| ()) else {
-        panic!("expected the damage to be named");
-    };
-    assert!(matches!(&error, Error::Damaged { file, .. } if file.contains("snapshot")), "{error}");
+    for _ in 0..2 {
+        let host = Host::open(options(dir.path(), StateBackend::Sled)).await.unwrap();
+        let why = &host.set_aside()[&ShardId(0)];
+        assert!(why.contains("shard-0.snap"), "{why}");
+        assert_eq!(host.hosted(), [ShardId(1)]);
+        let shard = host.shard(ShardId(0)).unwrap();
+        assert_eq!(shard.aside().as_ref(), Some(why));
+        assert!(matches!(shard.grain(&grain("r")), Err(Error::NotHosted { shard: 0 })));
+        assert!(matches!(host.start_replica(ShardId(0)).await, Err(Error::SetAside { shard: 0, .. })));
+        let other = Owner::of(&host, 1).await;
+        let revision = other.shard.grain(&grain("other")).unwrap().revision.0;
+        other.commit("other", revision, puts([row(1, "n", "v")])).await.unwrap();
+        host.close().await.unwrap();
+    }
+    fs::write(&file, whole).unwrap();
+    let (host, owner) = open(dir.path(), StateBackend::Sled).await;
+    assert_eq!(picture(&owner.shard).unwrap(), before);
+    assert!(host.set_aside().is_empty());
+    host.close().await.unwrap();
 }
 
 /// The stamp of the folder is not guessed.

@@ -73,6 +73,68 @@ fn a_replica_is_started_caught_up_voted_in_and_only_then_the_old_one_is_wiped() 
     assert_eq!(of_shard(world.plan().steps), [Step::Stop { shard, leader, node: old }]);
 }
 
+/// [K3] The group goes on without it before it is wiped, and only then it comes again.
+#[test]
+fn a_damaged_replica_is_made_again_from_the_others() {
+    let mut world = World::founded(3, 16);
+    let (shard, node) = (ShardId(5), 2);
+    world.damaged.insert((node, shard));
+    world.elect();
+    let leader = world.rafts[5].leader.expect("two of three lead");
+    let change = Step::ChangeVoters { shard, leader, expected: set(&[1, 2, 3]), voters: set(&[1, 3]) };
+    let steps = [
+        vec![change],
+        vec![Step::Stop { shard, leader, node }],
+        vec![Step::Start { shard, node }, Step::AddLearner { shard, leader, node }],
+        vec![Step::ChangeVoters { shard, leader, expected: set(&[1, 3]), voters: set(&[1, 2, 3]) }],
+    ];
+    for expected in steps {
+        assert_eq!(movements(&world), expected);
+        world.apply(&world.plan());
+    }
+    world.settle();
+    world.assert_tidy();
+    assert_eq!(world.replicas_of(node), 16);
+}
+
+/// Nobody is left who could vote it out, or from whom it could come again.
+#[test]
+fn the_only_replica_and_the_second_of_three_are_not_touched_however_damaged() {
+    let mut world = World::founded(1, 4);
+    world.damaged.insert((1, ShardId(0)));
+    world.elect();
+    assert_eq!(movements(&world), []);
+
+    let mut world = World::founded(3, 4);
+    world.damaged.extend([(1, ShardId(0)), (2, ShardId(0))]);
+    world.elect();
+    assert_eq!(movements(&world), [], "no majority");
+
+    let mut world = World::founded(3, 4);
+    world.damaged.insert((1, ShardId(0)));
+    let whole = *world.rafts[0].voters.iter().find(|node| **node != 1).expect("one");
+    world.elect();
+    let away = *world.rafts[0].voters.iter().find(|node| **node != 1 && **node != whole).expect("another");
+    let mut seen = world.seen();
+    seen.remove(&away);
+    let steps = world.plan_over(&seen).steps;
+    assert!(steps.iter().all(|step| step.shard() != ShardId(0)), "one of two answers: {steps:?}");
+}
+
+#[test]
+fn a_damaged_replica_that_is_not_wanted_any_more_is_wiped() {
+    let mut world = World::founded(4, 16);
+    let shard = ShardId(
+        u32::try_from(world.rafts.iter().position(|raft| raft.voters.contains(&4)).expect("one")).expect("few"),
+    );
+    world.state(4, MemberState::Draining);
+    world.damaged.insert((4, shard));
+    world.elect();
+    world.settle();
+    assert_eq!(world.damaged, BTreeSet::new());
+    world.assert_tidy();
+}
+
 #[test]
 fn at_most_four_shards_move_at_one_time() {
     let mut world = World::founded(3, 64);

@@ -28,6 +28,8 @@ pub(super) struct World {
     pub(super) rafts: Vec<Raft>,
     /// Replicas on disks.
     pub(super) hosted: BTreeSet<(NodeId, ShardId)>,
+    /// Replicas whose files are damaged: hosted by the disk, and nowhere else.
+    pub(super) damaged: BTreeSet<(NodeId, ShardId)>,
     pub(super) up: BTreeSet<NodeId>,
     pub(super) dead: BTreeSet<NodeId>,
     pub(super) leaving: BTreeSet<NodeId>,
@@ -91,6 +93,7 @@ impl World {
                 members: (1..=nodes).map(|node| (node, member(node))).collect(),
                 places,
             },
+            damaged: BTreeSet::new(),
             up: (1..=nodes).collect(),
             dead: BTreeSet::new(),
             leaving: BTreeSet::new(),
@@ -125,11 +128,12 @@ impl World {
 
     /// Groups whose leader is away choose another, if a majority is there.
     pub(super) fn elect(&mut self) {
-        for raft in &mut self.rafts {
-            if raft.leader.is_some_and(|leader| self.up.contains(&leader) && raft.voters.contains(&leader)) {
+        for (raft, shard) in self.rafts.iter_mut().zip((0..).map(ShardId)) {
+            let runs = |node: &NodeId| self.up.contains(node) && !self.damaged.contains(&(*node, shard));
+            if raft.leader.is_some_and(|leader| runs(&leader) && raft.voters.contains(&leader)) {
                 continue;
             }
-            let alive: Vec<_> = raft.voters.intersection(&self.up).copied().collect();
+            let alive: Vec<_> = raft.voters.iter().filter(|node| runs(node)).copied().collect();
             raft.leader = (alive.len() * 2 > raft.voters.len()).then(|| alive[0]);
             raft.term += 1;
         }
@@ -151,9 +155,10 @@ impl World {
         };
         let of = |node: NodeId| Seen {
             leaving: self.leaving.contains(&node),
+            set_aside: self.damaged.iter().filter(|(n, _)| *n == node).map(|(_, shard)| *shard).collect(),
             groups: self
                 .hosted
-                .iter()
+                .difference(&self.damaged)
                 .filter(|(n, _)| *n == node)
                 .map(|(n, shard)| (*shard, group(*n, *shard)))
                 .collect(),
@@ -191,12 +196,14 @@ impl World {
         match step {
             Step::Start { shard, node } => {
                 assert!(self.up.contains(node));
+                assert!(!self.damaged.contains(&(*node, *shard)), "what is damaged is wiped before");
                 self.hosted.insert((*node, *shard));
             }
             Step::Stop { shard, node, .. } => {
                 let raft = &self.rafts[index];
                 assert!(!raft.voters.contains(node) && !raft.learners.contains(node), "{node} still counts");
                 self.hosted.remove(&(*node, *shard));
+                self.damaged.remove(&(*node, *shard));
             }
             Step::AddLearner { leader, node, .. } => {
                 let raft = &mut self.rafts[index];
@@ -239,7 +246,8 @@ impl World {
             let before = self.clone();
             self.apply(&next);
             let voters_before: Vec<_> = before.rafts.iter().map(|raft| raft.voters.len()).collect();
-            let enough = self.book.members.values().filter(|m| m.state == MemberState::Up).count() >= 3;
+            let enough = before.damaged.is_empty()
+                && self.book.members.values().filter(|m| m.state == MemberState::Up).count() >= 3;
             for (raft, before) in self.rafts.iter().zip(voters_before) {
                 assert!(!enough || raft.voters.len() >= before.min(3), "at least 3 voters throughout");
             }

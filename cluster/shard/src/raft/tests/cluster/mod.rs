@@ -1,6 +1,7 @@
 //! Several hosts in one process, with a network in memory between them.
 
 mod catching_up;
+mod damaged;
 mod elections;
 mod faults;
 mod frozen;
