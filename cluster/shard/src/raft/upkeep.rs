@@ -47,7 +47,9 @@ pub async fn run(slots: Vec<Arc<ShardInner>>, wal: Arc<Wal>, parts: Arc<Parts>) 
                 metrics.snapshot.map(|id| id.index)
             };
             let pins = wal.pinning_group() == Some(shard);
-            let due = wal.bytes_since(shard, behind) > options.snapshot_log_bytes.max(slot.folder.bytes());
+            // The file is asked for its size only where that may matter: this is looked at twice a second for every shard.
+            let logged = wal.bytes_since(shard, behind);
+            let due = logged > options.snapshot_log_bytes && logged > slot.folder.bytes();
             if !(due || pins) || failed.get(&shard).is_some_and(|at| at.elapsed() < every * RETRY_AFTER_LOOKS) {
                 continue;
             }
