@@ -73,7 +73,9 @@ fn heir(hub: &Hub, heirs: &[NodeId], tried: &[NodeId]) -> Option<NodeId> {
     let attached = hub.around.peers.attached();
     let attached = attached.borrow();
     let view = hub.around.directory.view();
-    let stays = |node: &NodeId| view.members.get(node).is_none_or(|member| member.state == MemberState::Up);
+    let leaving = hub.around.peers.leaving();
+    let is_up = |node: &NodeId| view.members.get(node).is_none_or(|member| member.state == MemberState::Up);
+    let stays = |node: &NodeId| is_up(node) && !leaving.contains(node);
     heirs.iter().copied().find(|node| attached.contains_key(node) && stays(node) && !tried.contains(node))
 }
 

@@ -41,6 +41,14 @@ pub struct MetricsSnapshot {
     /// Events between the slowest connected reader and the head.
     pub event_reader_lag: u64,
     pub work_queued: u64,
+    /// Attempts that were put to workers connected to other nodes: taken there, refused there, and requests without an answer.
+    pub relay_assigned: u64,
+    pub relay_refused: u64,
+    pub relay_unanswered: u64,
+    /// Messages to other nodes about the workers here.
+    pub relay_tellings: u64,
+    /// Free places of workers connected to other nodes, as told.
+    pub relay_far_places: u64,
     pub leases: u64,
     pub leases_expired: u64,
     pub workers: u64,
@@ -69,6 +77,10 @@ pub(crate) struct Metrics {
     pub outbox_calls_delivered: AtomicU64,
     pub outbox_retries: AtomicU64,
     pub leases_expired: AtomicU64,
+    pub relay_assigned: AtomicU64,
+    pub relay_refused: AtomicU64,
+    pub relay_unanswered: AtomicU64,
+    pub relay_tellings: AtomicU64,
     pub service_restarts: AtomicU64,
 }
 
@@ -83,6 +95,17 @@ impl Metrics {
         count(&self.commits);
         count(&self.commit_latency[bucket]);
         self.commit_micros_sum.fetch_add(micros, Relaxed);
+    }
+
+    /// One answer to assignments that were put to another node: how many were taken and how many not.
+    pub(crate) fn assigned(&self, answer: Result<(u64, u64), ()>) {
+        match answer {
+            Ok((placed, refused)) => {
+                self.relay_assigned.fetch_add(placed, Relaxed);
+                self.relay_refused.fetch_add(refused, Relaxed);
+            }
+            Err(()) => count(&self.relay_unanswered),
+        }
     }
 
     pub(crate) fn rejected(&self, code: Code) {
@@ -113,6 +136,10 @@ impl Metrics {
             outbox_calls_delivered: read(&self.outbox_calls_delivered),
             outbox_retries: read(&self.outbox_retries),
             leases_expired: read(&self.leases_expired),
+            relay_assigned: read(&self.relay_assigned),
+            relay_refused: read(&self.relay_refused),
+            relay_unanswered: read(&self.relay_unanswered),
+            relay_tellings: read(&self.relay_tellings),
             service_restarts: read(&self.service_restarts),
             ..MetricsSnapshot::default()
         }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use parking_lot::RwLock;
 use shard::NodeId;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -72,6 +72,14 @@ pub trait Peers: Send + Sync + 'static {
 
     /// Who can be called now, as far as is known. A hint: never a reason to take over anything.
     fn attached(&self) -> watch::Receiver<Attached>;
+
+    /// Tells everybody that this process is about to stop. It is called all the same until it does.
+    fn say_leaving(&self) {}
+
+    /// Who has said so. A hint: nobody should be made a leader who is about to stop.
+    fn leaving(&self) -> BTreeSet<NodeId> {
+        BTreeSet::new()
+    }
 }
 
 /// The largest body of a call or its answer.

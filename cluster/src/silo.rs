@@ -232,6 +232,7 @@ impl Silo {
             outbox_calls_open: sum(|room| room.calls_open.load(Ordering::Relaxed)),
             event_reader_lag: self.hub.readers.worst_lag(),
             work_queued: self.hub.dispatch.work_queued() as u64,
+            relay_far_places: self.hub.dispatch.far_places(),
             leases: leases as u64,
             workers: workers as u64,
             ..self.hub.metrics.snapshot()

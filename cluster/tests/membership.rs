@@ -10,7 +10,8 @@ use common::net::Line;
 use common::{Settings, TestCluster};
 use grain_contract::Code;
 use granary_proto::peers::{
-    AddLearner, ChangeVoters, NodeOrder, NodeOrderAnswer, StartReplica, StopReplica, node_order::Order,
+    AddLearner, ChangeVoters, NodeOrder, NodeOrderAnswer, NodeStatus, StartReplica, StopReplica, TransferLeadership,
+    node_order::Order,
 };
 use prost::Message;
 use shard::ShardId;
@@ -274,4 +275,61 @@ async fn late_and_dangerous_orders_are_refused() {
     assert!(matches!(nonsense, Err(CallError::Refused(Refused::BadRequest(_)))));
     let unknown = line.call(me, "node.dance", Default::default(), Duration::from_secs(10)).await;
     assert!(matches!(unknown, Err(CallError::Refused(Refused::UnknownMethod(_)))));
+}
+
+/// [P6] [K4] A node that is about to stop leads nothing soon, is given nothing, and answers until the end; it keeps its replicas.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_leaves_is_given_no_leadership() {
+    let cluster = TestCluster::founded(Settings::founders(&ABC)).await;
+    cluster.at_rest(&ABC, 3).await;
+    let membership = cluster.node("a").membership();
+    let (going, staying) = (cluster.node("c"), cluster.node("a").host.node_id());
+    going.membership().leave(Duration::from_secs(60)).await;
+    let leads_nothing = || async {
+        // Who leaves directs no more; its drain, which would come next, gives shard 0 away.
+        if cluster.directs("c") {
+            going.host.shard(ShardId(0)).expect("a shard").transfer_leadership(staying).await.ok();
+        }
+        let status = cluster.node("a").status().await;
+        status.shards.iter().all(|shard| shard.leader.as_deref().is_some_and(|leader| leader != "c"))
+    };
+    cluster.until("its shards are led by others", leads_nothing).await;
+    for shard in 0..4 {
+        let refused = membership.transfer_shard(shard, "c").await.expect_err("refused");
+        assert_eq!(refused.code, Code::WrongState, "{refused:?}");
+    }
+    // Nor by an order that was under way.
+    let order = |shard| NodeOrder {
+        epoch: 0,
+        shard,
+        order: Some(Order::Transfer(TransferLeadership { node_id: going.host.node_id() })),
+    };
+    let line = Line(going.port.clone());
+    for shard in 0..4 {
+        let call = line.call(staying, "node.order", order(shard).encode_to_vec().into(), Duration::from_secs(10));
+        let answer = NodeOrderAnswer::decode(call.await.expect("an answer")).expect("an answer");
+        assert!(answer.refused.contains("about to stop"), "{}", answer.refused);
+    }
+    assert_eq!(going.host.hosted().len(), 4);
+    assert_eq!(cluster.state("a", "c"), MemberState::Up);
+}
+
+/// [K4] Whoever leads because people wanted it says so to every director.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leadership_that_people_have_put_somewhere_is_known_as_such() {
+    let cluster = TestCluster::founded(Settings::founders(&ABC)).await;
+    cluster.at_rest(&ABC, 3).await;
+    let membership = cluster.node("a").membership();
+    let (line, to) = (Line(cluster.node("a").port.clone()), cluster.node("b").host.node_id());
+    let held = || async {
+        if membership.transfer_shard(2, "b").await.is_err() {
+            return false;
+        }
+        let call = line.call(to, "node.status", Default::default(), Duration::from_secs(10));
+        let Ok(answer) = call.await else { return false };
+        let status = NodeStatus::decode(answer).expect("a status");
+        status.groups.iter().any(|group| group.shard == 2 && group.leads && group.held)
+    };
+    // An election in between is a leadership that nobody asked for.
+    cluster.until("it is held", held).await;
 }

@@ -227,6 +227,11 @@ impl Dispatch {
         self.queued.iter().map(|queued| queued.items.load(Acquire)).sum()
     }
 
+    /// Free places of workers connected to other nodes.
+    pub(crate) fn far_places(&self) -> u64 {
+        self.tenants.all().into_iter().map(|(_, pool)| pool.lock().far_places()).sum()
+    }
+
     /// Leases in force of attempts owned here, workers connected here.
     pub(crate) fn leases_and_workers(&self) -> (usize, usize) {
         let sum = |(leases, workers), (_, pool): (TenantId, Arc<parking_lot::Mutex<Pool>>)| {

@@ -1,6 +1,7 @@
 //! What a membership stands on, and what its parts share.
 
 use super::MembershipOptions;
+use super::held::Held;
 use crate::directory::Directory;
 use crate::peers::{Attached, Peers, Switchboard};
 use crate::{Clock, Silo};
@@ -34,6 +35,8 @@ pub(super) struct Inner {
     pub(super) director: AtomicU64,
     /// Orders to start a replica that came, by shard: a stop that was thought over before one is void.
     pub(super) starts: Vec<AtomicU64>,
+    /// Leaderships that people have put here.
+    pub(super) held: Held,
     /// This node is out of the cluster for good.
     pub(super) removed: watch::Sender<bool>,
 }
@@ -47,6 +50,7 @@ impl Inner {
             leaving: AtomicBool::new(false),
             director: AtomicU64::new(0),
             starts,
+            held: Held::default(),
             removed: watch::Sender::new(false),
         })
     }

@@ -19,12 +19,14 @@ mod enter;
 mod error;
 mod gather;
 mod ground;
+mod held;
 mod options;
 mod orders;
 mod plan;
 mod report;
 mod service;
 mod status;
+mod transfer;
 mod upkeep;
 
 pub use error::Error;
@@ -33,12 +35,8 @@ pub use options::MembershipOptions;
 pub use status::{ClusterStatus, NodeStatus, ReplicaStatus, ShardStatus};
 
 use crate::directory::{Member, MemberState};
-use crate::refusal;
-use ask::ORDER;
 use grain_contract::{Code, GrainType, Rejection};
-use granary_proto::peers::{
-    ChangeBook, NodeOrder, NodeOrderAnswer, TransferLeadership, change_book::Change, node_order::Order,
-};
+use granary_proto::peers::{ChangeBook, change_book::Change};
 use ground::Inner;
 use parking_lot::Mutex;
 use service::Service;
@@ -136,47 +134,6 @@ impl Membership {
         Ok(())
     }
 
-    /// Hands the leadership of a shard to a node that has a replica of it.
-    ///
-    /// # Errors
-    /// `Invalid` for a shard that is none; `NotFound` for an unknown node; `WrongState` if it has no voting replica;
-    /// `Unavailable` if it was not done in time.
-    pub async fn transfer_shard(&self, shard: u32, name: &str) -> Result<(), Rejection> {
-        self.not_alone()?;
-        let status = self.status().await?;
-        let count = status.shards.len();
-        let Some(now) = status.shards.into_iter().find(|it| it.shard == shard) else {
-            let why = format!("Expected one of {count} shards, but found {shard}.");
-            return Err(Rejection::new(Code::Invalid, why).at("shard"));
-        };
-        let id = |name: &str| status.nodes.iter().find(|node| node.name == name).map(|node| node.node);
-        let Some(to) = id(name) else {
-            let why = format!("Expected the name of a member, but nobody is called {name:?}.");
-            return Err(Rejection::new(Code::NotFound, why).at("node"));
-        };
-        if !now.replicas.iter().any(|replica| replica.voter && replica.node == name) {
-            let names: Vec<_> = now.replicas.iter().map(|replica| replica.node.as_str()).collect();
-            let why = format!("Expected a replica of shard {shard}, but those are on {}.", names.join(", "));
-            return Err(Rejection::new(Code::WrongState, why).at("node"));
-        }
-        let Some(leader) = now.leader.as_deref().and_then(id) else {
-            return Err(refusal::unavailable("the shard has no leader now"));
-        };
-        if leader == to {
-            return Ok(());
-        }
-        let order = NodeOrder { epoch: 0, shard, order: Some(Order::Transfer(TransferLeadership { node_id: to })) };
-        let refused = if leader == self.inner.me() {
-            orders::obey(&self.inner, &order).await.err().unwrap_or_default()
-        } else {
-            let within = self.inner.options.call_within * 2;
-            let answer: NodeOrderAnswer =
-                self.inner.call(leader, ORDER, &order, within).await.map_err(refusal::unavailable)?;
-            answer.refused
-        };
-        if refused.is_empty() { Ok(()) } else { Err(refusal::unavailable(refused)) }
-    }
-
     fn not_alone(&self) -> Result<(), Rejection> {
         let why = "Expected a cluster of several nodes, but this node is alone.";
         if self.alone { Err(Rejection::new(Code::WrongState, why)) } else { Ok(()) }
@@ -195,6 +152,7 @@ impl Membership {
     /// until the mesh stops, this node still answers what others ask about it.
     pub async fn leave(&self, deadline: Duration) {
         self.inner.leaving.store(true, Release);
+        self.inner.ground.peers.say_leaving();
         let mut tasks = std::mem::take(&mut *self.tasks.lock());
         let _ = tokio::time::timeout(deadline, tasks.shutdown()).await;
     }

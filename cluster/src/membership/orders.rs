@@ -20,9 +20,9 @@ pub(super) const CONFIRMED: Duration = Duration::from_secs(2);
 pub(super) async fn obey(inner: &Inner, order: &NodeOrder) -> Result<(), String> {
     use node_order::Order;
     let latest = inner.director.fetch_max(order.epoch, AcqRel).max(order.epoch);
-    // A transfer only names a voter, and people may ask for one: whoever sends it does no harm.
-    let is_transfer = matches!(order.order, Some(Order::Transfer(_)));
-    if order.epoch < latest && !is_transfer {
+    // A transfer only names a voter, and people may ask for one: whoever sends it does no harm. The same goes for its hold.
+    let is_harmless = matches!(order.order, Some(Order::Transfer(_) | Order::Hold(_)));
+    if order.epoch < latest && !is_harmless {
         return Err(format!("Expected the director of epoch {latest} or later, but found epoch {}.", order.epoch));
     }
     let host = &inner.ground.host;
@@ -43,8 +43,21 @@ pub(super) async fn obey(inner: &Inner, order: &NodeOrder) -> Result<(), String>
             }
             shard.change_voters(it.voters.iter().copied().collect()).await.map_err(told)
         }
+        Order::Transfer(it) if inner.ground.peers.leaving().contains(&it.node_id) => {
+            Err(format!("Expected a node that stays, but {:x} is about to stop.", it.node_id))
+        }
         Order::Transfer(it) => shard.transfer_leadership(it.node_id).await.map_err(told),
+        Order::Hold(_) => hold(inner, &shard),
     }
+}
+
+fn hold(inner: &Inner, shard: &Shard) -> Result<(), String> {
+    let group = shard.group();
+    if group.role != Role::Leader {
+        return Err(format!("Expected the leader of shard {}, but this node is none.", shard.id().0));
+    }
+    inner.held.hold(shard.id(), group.term.0, &inner.ground.directory.view(), inner.ground.clock.monotonic_ms());
+    Ok(())
 }
 
 async fn stop_replica(inner: &Inner, epoch: u64, shard: &Shard, order: &StopReplica) -> Result<(), String> {

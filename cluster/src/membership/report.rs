@@ -10,7 +10,10 @@ pub(super) async fn of_this_node(inner: &Inner, request: &NodeStatusRequest) -> 
     let host = &inner.ground.host;
     let figures = if request.figures { Some(inner.ground.silo.figures().await) } else { None };
     let groups = host.hosted().into_iter().filter_map(|id| {
-        let mut group = of_group(id, &host.shard(id)?.group());
+        let view = host.shard(id)?.group();
+        let mut group = of_group(id, &view);
+        group.held = group.leads
+            && inner.held.is_held(id, group.term, &inner.ground.directory.view(), inner.ground.clock.monotonic_ms());
         if let Some(owned) = figures.as_ref().and_then(|figures| figures.owned.get(&id)) {
             group.overdue_reminders = owned.overdue_reminders;
             group.outbox_calls_open = owned.outbox_calls_open;

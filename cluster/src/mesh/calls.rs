@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use granary_proto::peers::envelope_error::Kind;
 use granary_proto::peers::{Envelope, EnvelopeReply, envelope_reply::Answer};
 use shard::NodeId;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -96,6 +97,14 @@ impl Peers for Calls {
 
     fn attached(&self) -> watch::Receiver<Attached> {
         self.shared.roster.attached()
+    }
+
+    fn say_leaving(&self) {
+        self.shared.me.set_leaving();
+    }
+
+    fn leaving(&self) -> BTreeSet<NodeId> {
+        self.shared.roster.leaving()
     }
 }
 

@@ -21,6 +21,11 @@ impl Me {
         self.identity.subscribe()
     }
 
+    /// This process is about to stop.
+    pub(super) fn set_leaving(&self) {
+        self.identity.send_if_modified(|me| !std::mem::replace(&mut me.leaving, true));
+    }
+
     pub(super) fn set_cluster(&self, cluster: Uuid) {
         let cluster = cluster.to_string();
         self.identity.send_if_modified(|me| {

@@ -4,7 +4,7 @@
 //! better is there. The **gate** speaks ractor_cluster: calls. Every node dials every other one on its port, so each pair has
 //! a stream in each direction; of the gate there is one connection a pair, dialled by the lower node id.
 //!
-//! The seeds lead to the first others, and everybody tells everybody of whom they have heard from themselves (`roster`). A
+//! The seeds, and where the others were met last (`known`), lead to the first of them, and everybody tells everybody of whom they have heard from themselves (`roster`). A
 //! node is welcome if its certificate has the name it claims, it knows the secret, speaks a common version, belongs to the
 //! same cluster or to none, and no other living process has its id or name (`judge`, `hello`).
 //!
@@ -19,6 +19,7 @@ mod exchange;
 mod gate;
 mod hello;
 mod judge;
+mod known;
 mod lane;
 mod line;
 mod link;

@@ -3,6 +3,7 @@
 use super::tls::Tls;
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Lowest and highest version of the protocol between nodes that this build speaks.
@@ -39,6 +40,8 @@ pub struct MeshOptions {
     pub client_address: String,
     /// `host:port`, or `dns:name:port` for all addresses of a name; looked up again each time.
     pub seeds: Vec<String>,
+    /// Where the addresses of the others are kept from one start to the next, to be tried beside the seeds. `None` = nowhere.
+    pub known: Option<PathBuf>,
     pub tls: Tls,
     /// Known to all nodes of a cluster and to nobody else; at least [`SECRET_BYTES_MIN`] bytes. Never logged.
     pub secret: Vec<u8>,

@@ -291,6 +291,19 @@ impl Roster {
         entries.values().filter(is_fresh).map(|entry| entry.identity.clone()).collect()
     }
 
+    /// Name and address of everybody who was heard of from themselves.
+    pub(super) fn met(&self) -> Vec<(String, String)> {
+        let entries = self.entries.lock();
+        let met = entries.values().filter(|entry| entry.is_first_hand);
+        met.map(|entry| (entry.identity.name.clone(), entry.identity.peer_address.clone())).collect()
+    }
+
+    /// Those that are about to stop, by their own word.
+    pub(super) fn leaving(&self) -> BTreeSet<NodeId> {
+        let entries = self.entries.lock();
+        entries.iter().filter(|(_, e)| e.is_first_hand && e.identity.leaving).map(|(node, _)| *node).collect()
+    }
+
     pub(super) fn is_attached(&self, node: NodeId) -> bool {
         self.entries.lock().get(&node).is_some_and(Entry::is_attached)
     }

@@ -1,7 +1,9 @@
-//! Finds the first of the others: dials the seeds until each is attached, and now and then again.
+//! Finds the first of the others: dials the seeds, and where others were met last, until each is attached, and now and then
+//! again.
 
 use super::Error;
 use super::hello::{Failed, Met, say};
+use super::known::Known;
 use super::link::reach;
 use super::shared::Shared;
 use granary_proto::peers::hello_refusal::Kind;
@@ -25,19 +27,21 @@ enum Found {
     OtherCluster,
 }
 
-pub(super) fn keep(shared: &Arc<Shared>, seeds: Vec<String>) {
-    if seeds.is_empty() {
+pub(super) fn keep(shared: &Arc<Shared>, seeds: Vec<String>, known: Arc<Known>) {
+    if seeds.is_empty() && known.addresses().is_empty() {
         return;
     }
     let (shared, stop, tasks) = (shared.clone(), shared.stop.clone(), shared.tasks.clone());
-    tasks.spawn(async move { stop.run_until_cancelled(run(shared, seeds)).await });
+    tasks.spawn(async move { stop.run_until_cancelled(run(shared, seeds, known)).await });
 }
 
-async fn run(shared: Arc<Shared>, seeds: Vec<String>) {
+async fn run(shared: Arc<Shared>, seeds: Vec<String>, known: Arc<Known>) {
     // Who answered at an address last.
     let mut answered: HashMap<String, Found> = HashMap::new();
     loop {
-        let addresses = look_up(&seeds).await;
+        let seeded = look_up(&seeds).await;
+        let mut addresses: BTreeSet<String> = seeded.iter().cloned().collect();
+        addresses.extend(known.addresses());
         answered.retain(|address, _| addresses.contains(address));
         let open: Vec<_> = addresses
             .iter()
@@ -57,7 +61,9 @@ async fn run(shared: Arc<Shared>, seeds: Vec<String>) {
         });
         answered.extend(futures::future::join_all(asked).await);
         let is_alone = shared.roster.attached().borrow().is_empty();
-        if is_alone && is_foreign(answered.values()) {
+        // Where somebody was once, anybody may be by now: only a seed's word is one.
+        let told = answered.iter().filter(|(address, _)| seeded.contains(address)).map(|(_, found)| found);
+        if is_alone && is_foreign(told) {
             let why = "Expected data of the seeds' cluster, but this folder's data is of another cluster";
             shared.bar(Error::OtherCluster(why.into()));
         }

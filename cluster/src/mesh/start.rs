@@ -3,6 +3,7 @@
 use super::answering::Answering;
 use super::calls::Calls;
 use super::gate::{Claim, Keeper};
+use super::known::Known;
 use super::me::Me;
 use super::options::{MeshOptions, PROTOCOL, SECRET_BYTES_MIN};
 use super::proof::Secret;
@@ -115,7 +116,9 @@ impl Mesh {
         if let Some((claim, listener)) = gate {
             Keeper::start(&shared, listener, claim);
         }
-        seeds::keep(&shared, options.seeds);
+        let known = Known::read(options.known);
+        known.keep(&shared);
+        seeds::keep(&shared, options.seeds, known);
         pipe.connect(Arc::new(Road { shared: shared.clone(), snapshots: snapshots.clone() }));
         let peers = Arc::new(Calls::new(shared.clone()));
         Ok(Arc::new(Self { snapshots, shared, peers, pipe, addresses }))
@@ -247,5 +250,6 @@ fn identity(options: &MeshOptions, birth: Birth, addresses: Addresses) -> NodeId
         mesh_address: addresses.mesh.map(reached_at).unwrap_or_default(),
         client_address: options.client_address.clone(),
         zone: options.zone.clone(),
+        leaving: false,
     }
 }

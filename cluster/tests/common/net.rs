@@ -7,7 +7,7 @@ use parking_lot::{Mutex, RwLock};
 use shard::{Host, LinkError, NodeId, RaftFrame, RaftLink, ShardId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -38,6 +38,7 @@ pub struct Port {
     pub services: Arc<Switchboard>,
     cluster: RwLock<Option<uuid::Uuid>>,
     attached: watch::Sender<Attached>,
+    leaving: AtomicBool,
     /// Calls of others that came here.
     pub served: AtomicU64,
 }
@@ -53,6 +54,7 @@ impl Net {
             services: Arc::default(),
             cluster: RwLock::default(),
             attached: watch::Sender::default(),
+            leaving: AtomicBool::new(false),
             served: AtomicU64::new(0),
         })
     }
@@ -204,6 +206,16 @@ impl Peers for Line {
 
     fn attached(&self) -> watch::Receiver<Attached> {
         self.0.attached.subscribe()
+    }
+
+    fn say_leaving(&self) {
+        self.0.leaving.store(true, Ordering::SeqCst);
+    }
+
+    fn leaving(&self) -> BTreeSet<NodeId> {
+        let ports = self.0.net.0.ports.read();
+        let leaving = ports.values().filter(|port| port.name != self.0.name && port.leaving.load(Ordering::SeqCst));
+        leaving.filter_map(|port| port.node.get().copied()).collect()
     }
 }
 

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 /// Name, kind, help, value.
 type Row = (&'static str, &'static str, &'static str, fn(&MetricsSnapshot) -> u64);
 
-const ROWS: [Row; 25] = [
+const ROWS: [Row; 30] = [
     ("granary_activations", "gauge", "Grains in memory.", |m| m.activations),
     ("granary_activations_created_total", "counter", "Grains loaded.", |m| m.activations_created),
     ("granary_activations_dropped_total", "counter", "Grains that left memory.", |m| m.activations_dropped),
@@ -28,6 +28,13 @@ const ROWS: [Row; 25] = [
     ("granary_outbox_retries_total", "counter", "Calls between grains tried again.", |m| m.outbox_retries),
     ("granary_event_reader_lag", "gauge", "Events before the slowest connected reader.", |m| m.event_reader_lag),
     ("granary_work_queued", "gauge", "Attempts that wait for a worker.", |m| m.work_queued),
+    ("granary_relay_assigned_total", "counter", "Attempts taken by workers of other silos.", |m| m.relay_assigned),
+    ("granary_relay_refused_total", "counter", "Attempts that found no place there.", |m| m.relay_refused),
+    ("granary_relay_unanswered_total", "counter", "Requests to take attempts without an answer.", |m| {
+        m.relay_unanswered
+    }),
+    ("granary_relay_tellings_total", "counter", "Messages about the workers here.", |m| m.relay_tellings),
+    ("granary_relay_far_places", "gauge", "Free places of workers at other silos.", |m| m.relay_far_places),
     ("granary_leases", "gauge", "Attempts held by workers.", |m| m.leases),
     ("granary_leases_expired_total", "counter", "Leases that ran out.", |m| m.leases_expired),
     ("granary_workers", "gauge", "Connected workers.", |m| m.workers),

@@ -66,6 +66,7 @@ pub fn mesh(config: &Config, client: SocketAddr) -> Result<MeshOptions, String> 
         advertise_host: Some(cluster.advertise_host.clone()).filter(|host| !host.is_empty()),
         client_address: client_address(config, client),
         seeds: cluster.seeds.clone(),
+        known: Some(config.store.data_dir.join("peers")),
         tls: Tls::files(&cluster.tls.ca, &cluster.tls.cert, &cluster.tls.key),
         secret: cluster.secret()?,
         carrier: match cluster.carrier {

@@ -18,6 +18,12 @@ pub(crate) struct FarSession {
 }
 
 impl Pool {
+    /// As told last; what is on its way to them is not taken off.
+    pub(crate) fn far_places(&self) -> u64 {
+        let room = |worker: &Worker| if let Seat::Far(far) = &worker.seat { u64::from(far.room) } else { 0 };
+        self.workers.values().map(room).sum()
+    }
+
     /// An edge tells of a worker. All that this session listed of complete shards was told before.
     pub(crate) fn hear_worker(&mut self, edge: NodeId, told: FarSession) -> Vec<Action> {
         let id: Arc<str> = Arc::from(told.worker.as_str());

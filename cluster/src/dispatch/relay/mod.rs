@@ -20,6 +20,7 @@ use super::Dispatch;
 use super::pool::Parcel;
 use super::tenants::{Acts, Tenants};
 use crate::hub::Hub;
+use crate::metrics::{Metrics, count};
 use crate::peers::{CallError, PeerService, Refused};
 use crate::service::{BEAT_EVERY, Pulse};
 use bytes::Bytes;
@@ -208,6 +209,7 @@ async fn tell_peer(dispatch: Arc<Dispatch>, to: NodeId) {
             let _ = tokio::time::timeout(TELL_LAZY, nudges.changed()).await;
             continue;
         }
+        count(&hub.metrics.relay_tellings);
         let answer = hub.around.peers.call(to, TELL, message.encode_to_vec().into(), ANSWER_MAX).await;
         drop(hub);
         let answer = answer.ok().and_then(|body| TellAnswer::decode(body).ok());
@@ -226,6 +228,16 @@ async fn tell_peer(dispatch: Arc<Dispatch>, to: NodeId) {
     }
 }
 
+fn count_answer(metrics: &Metrics, answer: &Result<AssignAnswer, CallError>) {
+    metrics.assigned(match answer {
+        Ok(answer) => {
+            let placed = answer.placed.iter().filter(|it| it.placed).count() as u64;
+            Ok((placed, answer.placed.len() as u64 - placed))
+        }
+        Err(_) => Err(()),
+    });
+}
+
 /// Hands over what is in a lane, until it is empty.
 async fn drive_lane(dispatch: Arc<Dispatch>, to: NodeId) {
     let mut pause = TRY_AGAIN;
@@ -238,6 +250,7 @@ async fn drive_lane(dispatch: Arc<Dispatch>, to: NodeId) {
             AssignAnswer::decode(body)
                 .map_err(|error| CallError::Unknown(format!("an answer that cannot be read: {error}")))
         });
+        count_answer(&hub.metrics, &answer);
         let is_attached = hub.around.peers.attached().borrow().contains_key(&to);
         let stop = hub.stop.clone();
         drop(hub);

@@ -54,6 +54,7 @@ fn of(status: GroupStatus) -> Group {
         voters: status.voters.into_iter().collect(),
         learners: status.learners.into_iter().collect(),
         settled: status.settled,
+        held: status.held,
         last_log: status.last_log,
         progress: heard_of.map(|replica| (replica.node_id, replica.matched)).collect(),
     }

@@ -54,7 +54,7 @@ fn spread<'a>(
     loads: &BTreeMap<NodeId, usize>,
 ) -> Option<Step> {
     let mut ways: BTreeMap<NodeId, Vec<(ShardId, NodeId)>> = BTreeMap::new();
-    for (shard, lead) in free.filter(|(shard, _)| picture.calm.contains(shard)) {
+    for (shard, lead) in free.filter(|(shard, lead)| picture.calm.contains(shard) && !lead.group.held) {
         ways.entry(lead.node).or_default().extend(heirs(picture, lead).map(|heir| (*shard, heir)));
     }
     let hops = loads.iter().filter_map(|(giver, load)| {

@@ -60,6 +60,8 @@ pub(crate) struct Group {
     pub(crate) learners: BTreeSet<NodeId>,
     /// Its members are committed and not in the middle of a change.
     pub(crate) settled: bool,
+    /// People have put the leadership where it is.
+    pub(crate) held: bool,
     pub(crate) last_log: u64,
     /// On the leader: the last entry that each member is known to have.
     pub(crate) progress: BTreeMap<NodeId, u64>,

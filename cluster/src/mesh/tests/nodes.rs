@@ -84,6 +84,7 @@ impl Plan {
             advertise_host: None,
             client_address: format!("http://{name}:7420"),
             seeds: seeds.iter().map(|seed| seed.mesh.addresses().peer.to_string()).collect(),
+            known: None,
             tls: authority.tls(&[name]),
             secret: SECRET.to_vec(),
             carrier: Carrier::Tonic,

@@ -2,6 +2,7 @@
 
 use super::nodes::{Authority, Plan, soon, start};
 use crate::mesh::Error;
+use std::time::Duration;
 use uuid::Uuid;
 
 /// [K1]
@@ -136,4 +137,60 @@ async fn settings_that_cannot_work_are_refused_at_the_start() {
     let mut taken = plan;
     taken.options.peer_listen = first.mesh.addresses().peer;
     assert!(matches!(taken.try_start().await.err(), Some(Error::Listen { .. })));
+}
+
+/// [K1] [FR-122] Its only seed is no more; where the others were met last is in its folder.
+#[tokio::test]
+async fn a_node_finds_the_others_where_they_were_met_last() {
+    let authority = Authority::new();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("peers");
+    let first = start(&authority, "a", 1, &[]).await;
+    let second = start(&authority, "b", 2, &[&first]).await;
+    let mut plan = Plan::new(&authority, "c", 3, &[&first]);
+    plan.options.known = Some(file.clone());
+    let third = plan.start().await;
+    third.sees(&[&first, &second]).await;
+    let all = [format!("a {}\n", first.seed()), format!("b {}\n", second.seed())];
+    let written = async {
+        let is_written = || std::fs::read_to_string(&file).is_ok_and(|text| all.iter().all(|line| text.contains(line)));
+        while !is_written() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    soon("the file", written).await;
+    third.stop().await;
+    first.stop().await;
+    second.sees(&[]).await;
+
+    // Nobody seeds the second one, which does not know the third one's new address. Nothing listens at the seed.
+    let mut plan = Plan::new(&authority, "c", 3, &[]);
+    plan.options.seeds = vec!["127.0.0.1:1".into()];
+    plan.options.known = Some(file);
+    let third = plan.start().await;
+    third.sees(&[&second]).await;
+    second.sees(&[&third]).await;
+}
+
+/// [P6] Nobody is told by a call: it is part of who a node is.
+#[tokio::test]
+async fn a_node_that_is_about_to_stop_is_known_as_such_to_all() {
+    let authority = Authority::new();
+    let first = start(&authority, "a", 1, &[]).await;
+    let second = start(&authority, "b", 2, &[&first]).await;
+    first.sees(&[&second]).await;
+    second.sees(&[&first]).await;
+    second.peers().say_leaving();
+    let told = async {
+        while !first.peers().leaving().contains(&2) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    soon("its word", told).await;
+    assert!(first.peers().attached().borrow().contains_key(&2), "it is called all the same");
+    assert!(second.peers().leaving().is_empty());
+    second.stop().await;
+    let next = start(&authority, "b", 2, &[&first]).await;
+    first.sees(&[&next]).await;
+    assert!(first.peers().leaving().is_empty(), "the next start is another life");
 }

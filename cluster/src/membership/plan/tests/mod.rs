@@ -135,6 +135,51 @@ fn a_damaged_replica_that_is_not_wanted_any_more_is_wiped() {
     world.assert_tidy();
 }
 
+/// [K4] What people have put somewhere stays there; the others make room for it. But a node that goes is left all the same.
+#[test]
+fn a_leadership_that_people_have_put_somewhere_is_not_spread() {
+    let mut world = World::founded(3, 6);
+    for raft in &mut world.rafts {
+        raft.leader = Some(1);
+    }
+    for held in 0..3 {
+        world.rafts[held].held = true;
+    }
+    world.settle();
+    assert!(world.rafts[..3].iter().all(|raft| raft.leader == Some(1)), "all three stay");
+    assert_eq!((world.leads(1), world.leads(2) + world.leads(3)), (3, 3));
+    for raft in &mut world.rafts {
+        (raft.leader, raft.held) = (Some(1), true);
+    }
+    assert_eq!(world.plan().steps, [], "nothing may be spread");
+    world.leaving.insert(1);
+    world.settle();
+    assert_eq!(world.leads(1), 0);
+}
+
+/// [P6]
+#[test]
+fn nobody_is_made_a_leader_who_is_about_to_go() {
+    for going in [2, 3] {
+        let mut world = World::founded(3, 6);
+        for raft in &mut world.rafts {
+            raft.leader = Some(1);
+        }
+        if going == 2 {
+            world.leaving.insert(going);
+        } else {
+            world.state(going, MemberState::Draining);
+        }
+        let to_it = |step: &Step| matches!(step, Step::Transfer { to, .. } if *to == going);
+        for _ in 0..20 {
+            let plan = world.plan();
+            assert!(!plan.steps.iter().any(to_it), "{:?}", plan.steps);
+            world.apply(&plan);
+        }
+        assert_eq!(world.leads(going), 0);
+    }
+}
+
 #[test]
 fn at_most_four_shards_move_at_one_time() {
     let mut world = World::founded(3, 64);

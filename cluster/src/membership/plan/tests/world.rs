@@ -19,6 +19,7 @@ pub(super) struct Raft {
     pub(super) voters: BTreeSet<NodeId>,
     pub(super) learners: BTreeSet<NodeId>,
     pub(super) settled: bool,
+    pub(super) held: bool,
     pub(super) progress: BTreeMap<NodeId, u64>,
 }
 
@@ -78,6 +79,7 @@ impl World {
             voters: set(replicas),
             learners: BTreeSet::new(),
             settled: true,
+            held: false,
             progress: replicas.iter().map(|node| (*node, LOG)).collect(),
         };
         let hosted = |(shard, replicas): (usize, &Vec<NodeId>)| -> Vec<(NodeId, ShardId)> {
@@ -149,6 +151,7 @@ impl World {
                 voters: raft.voters.clone(),
                 learners: raft.learners.clone(),
                 settled: raft.settled,
+                held: raft.held,
                 last_log: LOG,
                 progress: if leads { raft.progress.clone() } else { BTreeMap::new() },
             }
