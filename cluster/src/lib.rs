@@ -35,6 +35,7 @@ pub mod sabotage;
 mod service;
 pub mod silo;
 mod store;
+pub mod trace;
 mod turn;
 mod waker;
 pub mod watch;

@@ -4,7 +4,8 @@ mod common;
 mod toy;
 
 use cluster::directory::MemberState;
-use common::{Load, Settings, TestCluster};
+use common::load::Load;
+use common::{Settings, TestCluster};
 use shard::ShardId;
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -10,7 +10,8 @@ use std::time::Duration;
     about = "Load on a Granary server with 6 Tool steps in a row, and the proof afterwards",
     after_help = "Examples:\n  loadtest --rate 50 --duration 60s\n  loadtest --concurrency 256 --runs 20000 --format json\n  \
                   loadtest --concurrency 256 --runs 30000 --kill-server-at 25000\n  \
-                  loadtest --nodes 3 --rate 50 --duration 60s --kill-node-at 1500\n\nExit codes: 0 every run ended once and every \
+                  loadtest --nodes 3 --rate 50 --duration 60s --kill-node-at 1500\n  loadtest --nodes 3 --rate 50 --duration 5m --kill-node-at 1000 --kills 10\n  \
+                  loadtest --nodes 3 --waiting 100000\n\nExit codes: 0 every run ended once and every \
                   step was done once; 1 not so; 2 the test could not be made."
 )]
 pub struct Args {
@@ -67,6 +68,13 @@ pub struct Args {
     /// SIGKILL a silo of the cluster when this many runs have ended.
     #[arg(long, requires = "nodes")]
     pub kill_node_at: Option<u64>,
+    /// So many SIGKILLs in all, each time of the silo that leads most shards then. Silos are started again, and the next kill waits
+    /// until all are back.
+    #[arg(long, requires = "kill_node_at", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub kills: u32,
+    /// Runs that have to end between two kills; by default as many as before the first.
+    #[arg(long, requires = "kill_node_at")]
+    pub kill_every: Option<u64>,
     /// SIGTERM a silo of the cluster when this many runs have ended.
     #[arg(long, requires = "nodes")]
     pub term_node_at: Option<u64>,
@@ -78,6 +86,13 @@ pub struct Args {
     /// Which silo the faults are for, e.g. node-2; by default the one that leads most shards then.
     #[arg(long, requires = "nodes")]
     pub node: Option<String>,
+    /// Instead of a load: start so many runs of one Human step that nobody answers, then measure what the servers use at rest.
+    #[arg(long, conflicts_with_all = ["rate", "concurrency", "server", "kill_server_at", "kill_node_at", "term_node_at", "freeze_node_at"])]
+    pub waiting: Option<u64>,
+    /// How long the rest is measured.
+    #[arg(long, default_value = "30s", value_parser = duration)]
+    pub rest: Duration,
+
     /// A call that has no answer after this time is made again, at the next server if there is one; by default 2 s with several
     /// servers, else 20 s.
     #[arg(long, value_parser = duration)]
@@ -176,6 +191,10 @@ mod tests {
         assert!(parse("loadtest --rate 50 --concurrency 2").is_err());
         assert!(parse("loadtest --rate 50 --kill-node-at 3").is_err(), "there is no cluster");
         assert!(parse("loadtest --rate 50 --nodes 3 --kill-server-at 3").is_err());
+        assert!(parse("loadtest --rate 50 --nodes 3 --kills 3").is_err(), "kills begin somewhere");
+        assert_eq!(parse("loadtest --rate 50 --nodes 3 --kill-node-at 9 --kills 3").expect("parses").kills, 3);
+        assert!(parse("loadtest --waiting 9 --rate 50").is_err());
+        assert_eq!(parse("loadtest --waiting 9 --nodes 3").expect("parses").waiting, Some(9));
         assert_eq!(parse("loadtest --rate 1 --server http://a:1,http://b:2").expect("parses").server.len(), 2);
     }
 }

@@ -111,6 +111,10 @@ impl Cluster {
         }
     }
 
+    pub fn all_run(&self) -> bool {
+        locked(&self.nodes).iter().all(|node| node.pid.is_some())
+    }
+
     /// To be called before a silo is killed: afterwards nobody can say what it used.
     pub fn remember_usage(&self, name: &str) {
         let mut nodes = locked(&self.nodes);

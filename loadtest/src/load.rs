@@ -1,17 +1,18 @@
 //! The test from beginning to end: start, warm up, load, (kill,) measure, prove, stop.
 
 use crate::args::{Args, Format, Mode};
-use crate::cluster::Cluster;
 use crate::drive::Driver;
 use crate::ledger::{Ledger, Summary};
-use crate::processes::{self, Server, Worker};
+use crate::processes::{Server, Worker};
 use crate::proof::{self, Mismatch, Proof};
-use crate::report::{Cpu, FaultReport, Latency, Memory, ProofReport, Recovery, Report, Stall};
+use crate::report::{Cpu, FaultGaps, FaultReport, Latency, Memory, ProofReport, Recovery, Report, Stall};
 use crate::server_link::Link;
+use crate::target::Target;
 use crate::usage::{self, Usage};
 use crate::workload::Workload;
 use crate::{events, faults, workload};
 use anyhow::Context;
+use granary_proto::v1;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -31,12 +32,9 @@ pub async fn run(args: &Args) -> anyhow::Result<Report> {
     let urls = target.urls(args);
     let call_timeout = args.call_timeout.unwrap_or(if urls.len() > 1 { CALL_MANY } else { CALL_ONE });
     let link = Link::new(&urls, call_timeout)?;
-    match &mut target {
-        Target::One(server) => server.ready(&link).await?,
-        Target::Outside | Target::Many(_) => processes::ready(&link).await?,
-    }
+    target.ready(&link).await?;
     let workload = Arc::new(Workload::new(args.steps, args.payload));
-    let release_id = load_definition(&link, &workload).await?;
+    let release_id = load_definition(&link, &workload.load_request()).await?;
     let worker = Worker::start(&urls, args.capacity)?;
     let ledger = Arc::new(Ledger::new());
     let subscription = tokio::spawn(events::follow(link.clone(), ledger.clone()));
@@ -105,6 +103,7 @@ pub async fn run(args: &Args) -> anyhow::Result<Report> {
     let seconds = summary.last_end.map_or(0.0, |end| end.duration_since(start).as_secs_f64());
     let steps = summary.measured as f64 * f64::from(args.steps);
     let retries = driver.retries.by_code();
+    let faults: Vec<_> = faults.iter().enumerate().map(|(n, done)| fault_report(n, done, &summary, start)).collect();
     Ok(Report {
         load: match mode {
             Mode::Open { rate, duration } => format!("open {rate}/s for {} s", duration.as_secs_f64()),
@@ -125,7 +124,8 @@ pub async fn run(args: &Args) -> anyhow::Result<Report> {
         nodes: args.nodes,
         longest_gap_ms: millis(summary.gaps.longest),
         stall_ms: Stall::of(&proof.stalls_ms),
-        faults: faults.iter().enumerate().map(|(n, done)| fault_report(n, done, &summary, start)).collect(),
+        fault_gap_ms: FaultGaps::of(&faults),
+        faults,
         left_out,
         redelivered_events: summary.redelivered,
         recovery,
@@ -133,8 +133,7 @@ pub async fn run(args: &Args) -> anyhow::Result<Report> {
     })
 }
 
-async fn load_definition(link: &Link, workload: &Workload) -> anyhow::Result<String> {
-    let request = workload.load_request();
+pub async fn load_definition(link: &Link, request: &v1::LoadWorkflowDefinitionRequest) -> anyhow::Result<String> {
     let (answer, _) = link
         .until_answered(|attempt| {
             let (mut engine, request) = (link.engine(attempt), request.clone());
@@ -242,50 +241,6 @@ fn fault_report(n: usize, done: &faults::Done, summary: &Summary, start: Instant
 
 fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1_000.0
-}
-
-/// What the load is for.
-enum Target {
-    /// Servers of somebody else's.
-    Outside,
-    One(Server),
-    Many(Cluster),
-}
-
-impl Target {
-    async fn start(args: &Args) -> anyhow::Result<Self> {
-        if !args.server.is_empty() {
-            return Ok(Self::Outside);
-        }
-        let Some(nodes) = args.nodes else { return Server::start(args).await.map(Self::One) };
-        let program = processes::granary_binary(args).await?;
-        let more: Vec<String> = args.server_args.split_whitespace().map(str::to_owned).collect();
-        Cluster::start(&program, nodes, args.data.as_deref(), &more).await.map(Self::Many)
-    }
-
-    fn urls(&self, args: &Args) -> Vec<String> {
-        match self {
-            Self::Outside => args.server.clone(),
-            Self::One(server) => vec![server.url.clone()],
-            Self::Many(cluster) => cluster.urls(),
-        }
-    }
-
-    fn usage(&self) -> Usage {
-        match self {
-            Self::Outside => Usage::default(),
-            Self::One(server) => server.usage(),
-            Self::Many(cluster) => cluster.usage(),
-        }
-    }
-
-    async fn stop(self) {
-        match self {
-            Self::Outside => {}
-            Self::One(server) => server.stop().await,
-            Self::Many(cluster) => cluster.stop().await,
-        }
-    }
 }
 
 /// The three processes at one moment.

@@ -15,7 +15,9 @@ mod processes;
 mod proof;
 mod report;
 mod server_link;
+mod target;
 mod usage;
+mod waiting;
 mod worker;
 mod workload;
 
@@ -32,6 +34,15 @@ fn main() -> ExitCode {
         Some(Command::Worker(worker)) => {
             single_threaded().and_then(|rt| rt.block_on(worker::run(worker))).map(|()| true)
         }
+        None if args.waiting.is_some() => many_threaded()
+            .and_then(|rt| rt.block_on(waiting::run(&args, args.waiting.unwrap_or_default())))
+            .map(|report| {
+                match args.format {
+                    Format::Text => print!("{}", report.as_text()),
+                    Format::Json => println!("{}", report.as_json()),
+                }
+                report.is_good()
+            }),
         None => many_threaded().and_then(|rt| rt.block_on(load::run(&args))).map(|report| {
             match args.format {
                 Format::Text => print!("{}", report.as_text()),

@@ -37,6 +37,9 @@ pub struct Report {
     pub stall_ms: Stall,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<FaultReport>,
+    /// Of several faults: their longest times without an end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault_gap_ms: Option<FaultGaps>,
     /// Open loop: runs that were due while too many were unanswered.
     pub left_out: u64,
     pub redelivered_events: u64,
@@ -67,6 +70,13 @@ pub struct FaultReport {
     pub at_seconds: f64,
     /// Longest time in which no run ended, from the fault to the next one or the end.
     pub longest_gap_ms: f64,
+}
+
+#[derive(Serialize, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct FaultGaps {
+    pub p50: f64,
+    pub max: f64,
 }
 
 #[derive(Serialize, Debug, Default)]
@@ -131,6 +141,16 @@ impl Stall {
         };
         let above = sorted.len() - sorted.partition_point(|ms| *ms <= 500);
         Self { p50: at(0.5), p99: at(0.99), max: at(1.0), above_half_a_second: above as u64 }
+    }
+}
+
+impl FaultGaps {
+    /// `None` for one fault, which says it all itself.
+    pub fn of(faults: &[FaultReport]) -> Option<Self> {
+        let mut gaps: Vec<f64> = faults.iter().map(|fault| fault.longest_gap_ms).collect();
+        gaps.sort_by(f64::total_cmp);
+        let max = *gaps.last().filter(|_| gaps.len() > 1)?;
+        Some(Self { p50: gaps[(gaps.len() - 1) / 2], max })
     }
 }
 
@@ -214,6 +234,14 @@ impl Report {
                 f.what, f.node, f.leads, f.after_runs, f.at_seconds, f.longest_gap_ms
             )?;
         }
+        if let Some(gaps) = &self.fault_gap_ms {
+            let count = self.faults.len();
+            writeln!(
+                out,
+                "faults      {count}: longest time without an end p50 {:.0} ms, max {:.0} ms",
+                gaps.p50, gaps.max
+            )?;
+        }
         let s = &self.stall_ms;
         writeln!(
             out,
@@ -273,6 +301,14 @@ mod tests {
         let stalls: Vec<u64> = (1..=100).map(|n| n * 10).collect();
         assert_eq!(Stall::of(&stalls), Stall { p50: 510, p99: 990, max: 1_000, above_half_a_second: 50 });
         assert_eq!(Stall::of(&[]), Stall::default());
+    }
+
+    #[test]
+    fn several_faults_are_summed_up() {
+        let fault = |longest_gap_ms| FaultReport { longest_gap_ms, ..FaultReport::default() };
+        assert_eq!(FaultGaps::of(&[fault(5.0)]), None);
+        let several = [fault(900.0), fault(1_200.0), fault(700.0), fault(1_000.0)];
+        assert_eq!(FaultGaps::of(&several), Some(FaultGaps { p50: 900.0, max: 1_200.0 }));
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod group;
 pub mod link;
 mod log;
 mod raft;
+mod records;
 mod state;
 #[doc(hidden)]
 pub mod testing;

@@ -2,6 +2,7 @@
 
 use super::options::PROTOCOL;
 use crate::peers::{CALL_BYTES_MAX, PeerService, Refused, Switchboard};
+use crate::trace::{TRACEPARENT, Trace};
 use bytes::Bytes;
 use futures::FutureExt;
 use granary_proto::peers::envelope_error::Kind;
@@ -42,8 +43,14 @@ impl Answering {
             return error(Kind::BadRequest, "the body is too large");
         }
         let within = Duration::from_millis(envelope.within_ms.into()).min(WITHIN_MAX);
-        let handled =
-            AssertUnwindSafe(async { self.services.handle(from, &envelope.method, envelope.body, within).await });
+        let trace = envelope.trace.get(TRACEPARENT).and_then(|text| Trace::parse(text));
+        let work = async { self.services.handle(from, &envelope.method, envelope.body, within).await };
+        let handled = AssertUnwindSafe(async {
+            match trace {
+                Some(trace) => trace.follow(work).await,
+                None => work.await,
+            }
+        });
         match tokio::time::timeout(within, handled.catch_unwind()).await {
             Ok(Ok(Ok(body))) if body.len() <= CALL_BYTES_MAX => ok(body),
             Ok(Ok(Ok(_))) => error(Kind::OutcomeUnknown, "the answer is too large"),

@@ -4,6 +4,7 @@ use super::answering::Answering;
 use super::line::Line;
 use super::shared::Shared;
 use crate::peers::{Attached, CALL_BYTES_MAX, CallError, Peers, Refused};
+use crate::trace::{TRACEPARENT, Trace};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use granary_proto::peers::envelope_error::Kind;
@@ -40,7 +41,10 @@ impl Calls {
             within_ms: within.as_millis().min(u128::from(u32::MAX)) as u32,
             method: method.to_owned(),
             body,
-            trace: Default::default(),
+            trace: Trace::current()
+                .map(|trace| (TRACEPARENT.to_owned(), trace.child().to_string()))
+                .into_iter()
+                .collect(),
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::api::Api;
 use crate::http::Edge;
 use crate::metrics::Figures;
 use crate::{grpc, http};
+use cluster::trace::{TRACEPARENT, Trace};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,8 +32,9 @@ impl Serving {
         let counting = Arc::clone(&in_flight);
         let count = axum::middleware::from_fn(move |request: axum::extract::Request, next: axum::middleware::Next| {
             let counted = counting.enter();
+            let trace = trace_of(request.headers());
             async move {
-                let response = next.run(request).await;
+                let response = trace.follow(next.run(request)).await;
                 drop(counted);
                 response
             }
@@ -70,6 +72,12 @@ impl Serving {
     }
 }
 
+/// The caller's trace goes on here; without one it begins here.
+fn trace_of(headers: &axum::http::HeaderMap) -> Trace {
+    let told = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()).and_then(Trace::parse);
+    told.map_or_else(Trace::begin, Trace::child)
+}
+
 /// Requests that are not answered yet. Long streams count until their head is out: `stopping` ends them.
 #[derive(Default)]
 struct InFlight {
@@ -103,6 +111,27 @@ impl Drop for Counted {
     fn drop(&mut self) {
         if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.ended.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::{HeaderMap, HeaderValue};
+
+    /// [P4]
+    #[test]
+    fn a_caller_s_trace_goes_on_and_nonsense_begins_a_new_one() {
+        let with = |value: &'static str| {
+            HeaderMap::from_iter([(TRACEPARENT.parse().unwrap(), HeaderValue::from_static(value))])
+        };
+        let told = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let id = |trace: Trace| trace.to_string()[3..35].to_owned();
+        assert_eq!(id(trace_of(&with(told))), told[3..35]);
+        assert_ne!(trace_of(&with(told)).to_string(), told, "a span of its own");
+        for headers in [HeaderMap::new(), with("nonsense")] {
+            assert_ne!(id(trace_of(&headers)), told[3..35]);
         }
     }
 }

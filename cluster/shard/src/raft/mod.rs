@@ -23,6 +23,7 @@ mod mend;
 mod network;
 mod notices;
 mod opening;
+mod parts;
 mod pulse;
 mod replica;
 mod shard;

@@ -4,24 +4,17 @@
 //! Whoever sends is a node of the cluster, but it may be a newer one, or broken: every length is checked against what is
 //! there, and what does not fit is an error that names it.
 
-use super::types::{Entry, LeaderTerm, LogId, Proposal, TypeConfig, Vote, is_sound};
-use crate::log::record::{self, Kind};
+use super::parts::{Read, Reader, begin, put_id, put_vote};
+use super::types::{TypeConfig, Vote};
+use crate::log::record;
 use bytes::Bytes;
-use openraft::EntryPayload;
-use openraft::impls::leader_id_std::LeaderId;
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, TransferLeaderError, TransferLeaderRequest, TransferLeaderResponse,
     VoteRequest, VoteResponse,
 };
 
-/// Version of every message here. A change of any of them is a new one.
-const VERSION: u8 = 1;
 /// Entries that one append may bring.
 const ENTRIES_MAX: u32 = 65_536;
-/// Terms and indexes that can be counted up from for ever. Nobody gets there by counting.
-const NUMBER_MAX: u64 = 1 << 62;
-
-pub type Read<T> = Result<T, String>;
 
 // ---- requests ----
 
@@ -217,114 +210,12 @@ pub fn read_snapshot_answer(body: &Bytes) -> Read<Vote> {
     Ok(vote)
 }
 
-// ---- parts ----
-
-fn begin() -> Vec<u8> {
-    vec![VERSION]
-}
-
-fn put_vote(out: &mut Vec<u8>, vote: &Vote) {
-    out.extend_from_slice(&vote.leader_id.term.to_be_bytes());
-    out.extend_from_slice(&vote.leader_id.voted_for.to_be_bytes());
-    out.push(vote.committed.into());
-}
-
-fn put_id(out: &mut Vec<u8>, id: Option<LogId>) {
-    out.push(id.is_some().into());
-    if let Some(id) = id {
-        out.extend_from_slice(&id.leader_id.term.to_be_bytes());
-        out.extend_from_slice(&id.index.to_be_bytes());
-    }
-}
-
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn begin(body: &'a Bytes) -> Read<Self> {
-        let mut reader = Self(body);
-        match reader.u8()? {
-            VERSION => Ok(reader),
-            other => Err(format!("Expected a message of version {VERSION}, but found {other}")),
-        }
-    }
-
-    fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
-        let (head, rest) = self.0.split_first_chunk::<N>().ok_or("Expected more bytes, but found the end")?;
-        self.0 = rest;
-        Ok(*head)
-    }
-
-    fn u8(&mut self) -> Read<u8> {
-        self.array::<1>().map(|[byte]| byte)
-    }
-
-    fn u32(&mut self) -> Read<u32> {
-        self.array().map(u32::from_be_bytes)
-    }
-
-    fn u64(&mut self) -> Read<u64> {
-        self.array().map(u64::from_be_bytes)
-    }
-
-    /// A term or an index.
-    fn number(&mut self) -> Read<u64> {
-        match self.u64()? {
-            number if number <= NUMBER_MAX => Ok(number),
-            other => Err(format!("Expected a number up to {NUMBER_MAX}, but found {other}")),
-        }
-    }
-
-    fn flag(&mut self) -> Read<bool> {
-        match self.u8()? {
-            0 => Ok(false),
-            1 => Ok(true),
-            other => Err(format!("Expected 0 or 1, but found {other}")),
-        }
-    }
-
-    fn vote(&mut self) -> Read<Vote> {
-        let (term, voted_for) = (self.number()?, self.u64()?);
-        Ok(Vote { leader_id: LeaderId { term, voted_for }, committed: self.flag()? })
-    }
-
-    fn id(&mut self) -> Read<Option<LogId>> {
-        if !self.flag()? {
-            return Ok(None);
-        }
-        let (term, index) = (self.number()?, self.number()?);
-        Ok(Some(LogId { leader_id: LeaderTerm { term }, index }))
-    }
-
-    fn entry(&mut self, group: u32, body: &Bytes) -> Read<Entry> {
-        let (found, size) = record::read(self.0)?;
-        if found.group != group {
-            return Err(format!("Expected an entry of shard {group}, but found one of shard {}", found.group));
-        }
-        let entry = match found.kind {
-            // A part of the message itself, which lives as long as the entry does.
-            Kind::Normal => {
-                Entry { log_id: found.log_id, payload: EntryPayload::Normal(Proposal(body.slice_ref(found.payload))) }
-            }
-            _ => record::entry(&found).ok_or_else(|| format!("Expected an entry, but found {:?}", found.kind))??,
-        };
-        if let EntryPayload::Membership(membership) = &entry.payload
-            && !is_sound(membership)
-        {
-            return Err(format!("Expected members who vote, but found {membership}"));
-        }
-        self.0 = &self.0[size..];
-        Ok(entry)
-    }
-
-    fn end(&self) -> Read<()> {
-        if self.0.is_empty() { Ok(()) } else { Err(format!("Expected the end, but found {} more bytes", self.0.len())) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use openraft::Membership;
+    use crate::raft::types::{Entry, LeaderTerm, LogId, Proposal};
+    use openraft::impls::leader_id_std::LeaderId;
+    use openraft::{EntryPayload, Membership};
     use std::collections::{BTreeMap, BTreeSet};
 
     fn id(term: u64, index: u64) -> LogId {

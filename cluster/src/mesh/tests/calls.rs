@@ -2,6 +2,7 @@
 
 use super::nodes::{Authority, PATIENCE, soon, start};
 use crate::peers::{CALL_BYTES_MAX, CallError, Refused};
+use crate::trace::Trace;
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -85,4 +86,21 @@ async fn a_node_that_stops_answers_what_it_has_taken_and_takes_no_more() {
     assert_eq!(refused, CallError::Refused(Refused::Overloaded));
     assert!(matches!(taken.await.unwrap(), Err(CallError::Unknown(_))));
     soon("the stop", stopping).await.unwrap();
+}
+
+/// [P4] One trace on both nodes, in a span of its own on the second.
+#[tokio::test]
+async fn a_trace_goes_on_at_the_other_node() {
+    let authority = Authority::new();
+    let first = start(&authority, "a", 1, &[]).await;
+    let second = start(&authority, "b", 2, &[&first]).await;
+    first.sees(&[&second]).await;
+    assert_eq!(first.call(&second, "echo.trace", b"").await.unwrap(), "", "nobody traces it");
+    let trace = Trace::begin();
+    for to in [&second, &first] {
+        let told = trace.follow(first.call(to, "echo.trace", b"")).await.unwrap();
+        let told = Trace::parse(std::str::from_utf8(&told).unwrap()).expect("a trace");
+        assert_ne!(told, trace);
+        assert_eq!(told.to_string()[..36], trace.to_string()[..36], "the same trace");
+    }
 }

@@ -154,7 +154,8 @@ impl Node {
     }
 }
 
-/// `echo.back` answers its body, `echo.wait` never, `echo.panic` panics, `echo.no` refuses, `echo.from` says who called.
+/// `echo.back` answers its body, `echo.wait` never, `echo.panic` panics, `echo.no` refuses, `echo.from` says who called, `echo.trace` in
+/// which trace.
 #[derive(Default)]
 pub(crate) struct Echo {
     pub arrived: Notify,
@@ -173,6 +174,7 @@ impl PeerService for Echo {
         Box::pin(async move {
             match &*method {
                 "echo.back" => Ok(body),
+                "echo.trace" => Ok(crate::trace::Trace::current().map(|it| it.to_string()).unwrap_or_default().into()),
                 "echo.from" => Ok(from.to_string().into()),
                 "echo.big" => Ok(vec![1; 3 << 20].into()),
                 "echo.wait" => std::future::pending().await,
