@@ -7,6 +7,7 @@ use super::nodes::{Authority, PATIENCE, Plan, soon};
 use crate::mesh::{Carrier, Pem, Tls};
 use shard::NodeId;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child as Process, Command};
 
@@ -91,8 +92,23 @@ impl Child {
         assert!(std::process::Command::new("kill").args([signal, &pid]).status().unwrap().success());
     }
 
+    /// On return it stands still: the signal alone lets threads that are running go on for a moment, on a busy machine a long one.
     pub(super) fn freeze(&self) {
         self.signal("-STOP");
+        let until = Instant::now() + PATIENCE;
+        while !self.is_stopped() {
+            assert!(Instant::now() < until, "it goes on");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it lives");
+        tasks.flatten().all(|task| {
+            // One that has ended meanwhile does not go on either.
+            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit(") ").next().is_none_or(|rest| rest.starts_with(['T', 't']) || rest.is_empty())
+        })
     }
 
     pub(super) fn thaw(&self) {

@@ -123,7 +123,8 @@ async fn frozen_and_thawed(carrier: Carrier) {
     child.freeze();
     let call = tokio::spawn(first.peers().call(9, "echo.back", Bytes::new(), Duration::from_secs(3_600)));
     first.sees_children(&[]).await;
-    assert!(matches!(soon("the outcome", call).await.unwrap(), Err(CallError::Unknown(_))));
+    let outcome = soon("the outcome", call).await.unwrap();
+    assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
     assert!(matches!(first.calls(&child, "echo.back", b"x").await, Err(CallError::NotSent(_))));
     child.thaw();
     first.sees_children(&[9]).await;

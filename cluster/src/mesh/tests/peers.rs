@@ -83,8 +83,10 @@ async fn a_second_process_with_the_id_of_a_living_one_must_end() {
     copy.stop().await;
     // Once the first one is dead, the next is welcome.
     second.stop().await;
-    let next = start(&authority, "b", 2, &[&first]).await;
-    first.sees(&[&next]).await;
+    let plan = Plan::new(&authority, "b", 2, &[&first]);
+    let boot = plan.birth.boot;
+    let _next = plan.start().await;
+    first.until("the next boot", |attached| attached.get(&2).is_some_and(|info| info.boot == boot)).await;
 }
 
 #[tokio::test]
