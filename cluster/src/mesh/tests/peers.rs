@@ -192,7 +192,9 @@ async fn a_node_that_is_about_to_stop_is_known_as_such_to_all() {
     assert!(first.peers().attached().borrow().contains_key(&2), "it is called all the same");
     assert!(second.peers().leaving().is_empty());
     second.stop().await;
-    let next = start(&authority, "b", 2, &[&first]).await;
-    first.sees(&[&next]).await;
+    let plan = Plan::new(&authority, "b", 2, &[&first]);
+    let boot = plan.birth.boot;
+    let _next = plan.start().await;
+    first.until("the next boot", |attached| attached.get(&2).is_some_and(|info| info.boot == boot)).await;
     assert!(first.peers().leaving().is_empty(), "the next start is another life");
 }
