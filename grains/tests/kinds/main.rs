@@ -7,6 +7,7 @@ mod children;
 mod every_kind;
 mod examples;
 mod external;
+mod external_observed;
 mod heavy;
 mod library;
 mod line;
