@@ -11,7 +11,8 @@ pub struct Sim {
     /// Processes at once; one for each processor if not given.
     #[arg(long)]
     at_once: Option<usize>,
-    /// Trouble of this kind for all seeds, not what each of them draws: Everything, PowerCuts, Restless or Sleepers.
+    /// Trouble of this kind for all seeds, not what each of them draws: Everything, PowerCuts, Restless, Roaming or
+    /// Sleepers.
     #[arg(long)]
     profile: Option<String>,
     /// With a deliberate bug, see docs/simulator.md.

@@ -6,6 +6,7 @@ use super::founding;
 use super::machine::name;
 use super::net::{Slot, Weather};
 use super::world::World;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 const MACHINES_MAX: usize = 5;
@@ -92,7 +93,9 @@ impl Fault {
         match self {
             Self::Kill(slot) => world.machines[*slot].kill(),
             Self::CutPower(slot) => world.machines[*slot].cut_power(),
-            Self::LoseVolume(slot) if founding::is_whole(world) => world.machines[*slot].lose_volume(),
+            Self::LoseVolume(slot) if !world.removed.contains(slot) && founding::is_whole(world) => {
+                world.machines[*slot].lose_volume();
+            }
             Self::Join if world.machines.len() < MACHINES_MAX => world.add_machine(),
             Self::Remove(slot) if founding::is_whole(world) => remove(world, *slot),
             Self::LoseVolume(_) | Self::Join | Self::Remove(_) => {}
@@ -170,13 +173,25 @@ fn remove(world: &mut World, slot: Slot) {
     if members.count() < 4 || world.removed.contains(&slot) {
         return;
     }
-    let through = world.machines.iter().find(|machine| machine.slot != slot && machine.membership().is_some());
-    let Some((membership, handle)) = through.and_then(|machine| Some((machine.membership()?, machine.handle()?)))
-    else {
-        return;
-    };
     world.removed.insert(slot);
-    handle.spawn(async move { membership.remove_node(&name(slot)).await.ok() });
+    world.leaving.insert(slot, Arc::default());
+    ask_to_remove(world);
+}
+
+/// Whoever wants a machine out asks until somebody says that it is.
+pub fn ask_to_remove(world: &World) {
+    for (slot, is_out) in world.leaving.iter().filter(|(_, is_out)| !is_out.load(Relaxed)) {
+        let through = world
+            .machines
+            .iter()
+            .find(|machine| machine.slot != *slot && !machine.is_frozen() && machine.membership().is_some());
+        let Some((membership, handle)) = through.and_then(|machine| Some((machine.membership()?, machine.handle()?)))
+        else {
+            continue;
+        };
+        let (slot, is_out) = (*slot, is_out.clone());
+        handle.spawn(async move { is_out.fetch_or(membership.remove_node(&name(slot)).await.is_ok(), Relaxed) });
+    }
 }
 
 fn transfer(world: &World, shard: u32, slot: Slot) {

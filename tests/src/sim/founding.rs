@@ -45,3 +45,17 @@ pub fn is_whole(world: &World) -> bool {
     };
     (0..world.options.shards).map(ShardId).all(is_whole)
 }
+
+/// What each machine says of the shards that it leads, for whoever wants to know why the cluster is not whole.
+pub fn groups(world: &World) -> Vec<String> {
+    let mut said = Vec::new();
+    for machine in &world.machines {
+        let Some(host) = machine.host() else { continue };
+        let node = host.node_id();
+        said.push(format!("machine {} is node {node}, up {}", machine.slot, machine.is_up()));
+        let shards = (0..host.shards()).filter_map(|shard| host.shard(ShardId(shard)));
+        let led = shards.filter(|shard| shard.group().role == Role::Leader);
+        said.extend(led.map(|shard| format!("it leads {}: {:?}", shard.id().0, shard.group())));
+    }
+    said
+}

@@ -8,11 +8,14 @@ pub enum Profile {
     PowerCuts,
     /// Leaderships go to and fro.
     Restless,
+    /// Machines join, leave for good and lose their volumes, one after the other.
+    Roaming,
     /// Owners are frozen for 20 to 60 s, under reads through every node that wait for them to wake.
     Sleepers,
 }
 
-const ALL: [Profile; 4] = [Profile::Everything, Profile::PowerCuts, Profile::Restless, Profile::Sleepers];
+const ALL: [Profile; 5] =
+    [Profile::Everything, Profile::PowerCuts, Profile::Restless, Profile::Roaming, Profile::Sleepers];
 
 impl Profile {
     pub fn of(seed: u64) -> Self {
@@ -20,6 +23,7 @@ impl Profile {
             0 => Self::Sleepers,
             3 => Self::PowerCuts,
             5 => Self::Restless,
+            7 => Self::Roaming,
             _ => Self::Everything,
         }
     }
@@ -28,6 +32,7 @@ impl Profile {
     pub fn load_ms(self) -> u64 {
         match self {
             Self::Everything | Self::PowerCuts | Self::Restless => 15_000,
+            Self::Roaming => 35_000,
             Self::Sleepers => 70_000,
         }
     }

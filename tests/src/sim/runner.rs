@@ -23,7 +23,7 @@ const TRACE: &str = "GRANARY_SIM_TRACE";
 const AT_ONCE: &str = "GRANARY_SIM_AT_ONCE";
 
 /// Without further word: what continuous integration can afford.
-const SEEDS_IN_CI: u64 = 40;
+const SEEDS_IN_CI: u64 = 200;
 /// Begins the lines by which a child tells what came of it.
 const MARK: &str = "sim: ";
 
@@ -158,5 +158,6 @@ pub fn run_as_asked() {
 fn sentence(options: &Options, report: &Report) -> String {
     let (seed, profile) = (options.seed, options.profile.name());
     let shown: Vec<&String> = report.faults.iter().take(6).collect();
-    format!("seed {seed} fails: {shown:#?}\n  cargo xtask sim --from {seed} --seeds 1 --profile {profile} --trace")
+    let bug = options.sabotage.map(|bug| format!(" --bug {}", bug.name())).unwrap_or_default();
+    format!("seed {seed} fails: {shown:#?}\n  cargo xtask sim --from {seed} --seeds 1 --profile {profile}{bug} --trace")
 }

@@ -28,6 +28,10 @@ impl Script {
                     }
                     script.everything(chance, options, from_us, until_us, 3_000_000..8_000_000);
                 }
+                Profile::Roaming => {
+                    script.roaming(chance, options, from_us, until_us);
+                    script.everything(chance, options, from_us, until_us, 2_000_000..6_000_000);
+                }
                 Profile::Sleepers => {
                     script.sleepers(chance, options, from_us, until_us);
                     // Others are rare: a sleeper is to wake in a cluster that has gone on without it.
@@ -96,6 +100,23 @@ impl Script {
             at += chance.between(150_000..900_000);
         }
         until - from_us
+    }
+
+    /// One more machine to begin with, so that one can go. What the cluster is not ready for at its moment does not happen.
+    fn roaming(&mut self, chance: &mut Chance, options: &Options, from_us: u64, until_us: u64) {
+        let mut at = from_us + chance.between(200_000..1_500_000);
+        self.add(at, Fault::Join, 1);
+        while at < until_us {
+            at += chance.between(1_500_000..5_000_000);
+            let slot = chance.below(options.nodes as u64 + 1) as usize;
+            let fault = match chance.below(4) {
+                0 => Fault::Join,
+                1 | 2 => Fault::Remove(slot),
+                _ => Fault::LoseVolume(slot),
+            };
+            let lasts = fault.lasts(chance);
+            self.add(at, fault, lasts);
+        }
     }
 
     /// Owners that stand still for so long that everything is long past when they wake.

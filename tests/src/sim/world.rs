@@ -8,7 +8,7 @@ use super::chance::Chance;
 use super::check;
 use super::court::{Court, End, Sight};
 use super::doors::Doors;
-use super::faults::Fault;
+use super::faults::{self, Fault};
 use super::load::client::Client;
 use super::load::consumer::Consumer;
 use super::load::person::Person;
@@ -26,6 +26,7 @@ use super::{Options, Report, collect, founding, panics};
 use cluster::peers::PeerInfo;
 use shard::ShardId;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -60,6 +61,8 @@ pub struct World {
     attached_at: u64,
     /// Machines that were told to leave for good.
     pub removed: BTreeSet<Slot>,
+    /// Whether their leaving was acknowledged.
+    pub leaving: BTreeMap<Slot, Arc<AtomicBool>>,
     /// Machines that were frozen because they owned these shards.
     pub asleep: BTreeMap<u32, Slot>,
     /// Goes up whenever a machine wakes.
@@ -104,6 +107,7 @@ impl World {
             site,
             attached_at: 0,
             removed: BTreeSet::new(),
+            leaving: BTreeMap::new(),
             asleep: BTreeMap::new(),
             woken: watch::Sender::default(),
             owned: HashMap::new(),
@@ -159,6 +163,9 @@ impl World {
         }
         self.outside.run_until(Duration::from_micros(self.now_us));
         self.look_at_owners();
+        if self.now_us >= self.attached_at {
+            faults::ask_to_remove(self);
+        }
         self.attach();
         for panic in panics::take() {
             self.court.complain(format!("a panic: {panic}"));
@@ -318,6 +325,11 @@ impl World {
                     return;
                 }
             }
+        }
+        // Of everything else a checker says at the end what is amiss.
+        if self.court.is_content() && !founding::is_whole(self) {
+            let groups = founding::groups(self);
+            self.court.complain(format!("the cluster is not whole, long after all faults are over: {groups:?}"));
         }
     }
 
