@@ -1,4 +1,4 @@
-//! What goes wrong, drawn from the seed: where and for how long. When is in [`script`](super::script).
+//! What goes wrong, drawn from the seed: where and for how long. When is said in `script`.
 
 use super::Options;
 use super::chance::Chance;
