@@ -334,6 +334,8 @@ impl World {
     }
 
     fn collect(&mut self) -> End {
+        // Who was taken out serves nobody any more.
+        self.removed.iter().for_each(|slot| self.doors.close(*slot));
         let digests = collect::digests(&self.machines);
         let found = Arc::new(Mutex::new(None));
         let (doors, runs, told) = (self.doors.clone(), self.runs.all(), found.clone());
