@@ -23,7 +23,7 @@ const TRACE: &str = "GRANARY_SIM_TRACE";
 const AT_ONCE: &str = "GRANARY_SIM_AT_ONCE";
 
 /// Without further word: what continuous integration can afford.
-const SEEDS_IN_CI: u64 = 200;
+const SEEDS_IN_CI: u64 = 40;
 /// Begins the lines by which a child tells what came of it.
 const MARK: &str = "sim: ";
 
