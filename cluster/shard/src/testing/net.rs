@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
+use tokio::sync::watch;
 
 const CHUNK_BYTES: usize = 64 << 10;
 
@@ -21,6 +22,10 @@ const CHUNK_BYTES: usize = 64 << 10;
 pub struct Net {
     hosts: Mutex<HashMap<NodeId, Host>>,
     cut: Mutex<HashSet<(NodeId, NodeId)>>,
+    /// Ways on which answers wait for as long as they are here.
+    held: watch::Sender<HashSet<(NodeId, NodeId)>>,
+    /// Requests sent on each way.
+    sent: Mutex<HashMap<(NodeId, NodeId), u64>>,
     /// Milliseconds that a way takes.
     delay: AtomicU64,
     /// One of so many requests is lost, one is delivered twice; 0 = none.
@@ -64,7 +69,23 @@ impl Net {
         }
     }
 
+    /// Answers on this way wait, however long the question's time is, until [`Net::release`]. They come then, whatever else
+    /// became of the way.
+    pub fn hold(&self, from: NodeId, to: NodeId) {
+        self.held.send_modify(|held| _ = held.insert((from, to)));
+    }
+
+    pub fn release(&self, from: NodeId, to: NodeId) {
+        self.held.send_modify(|held| _ = held.remove(&(from, to)));
+    }
+
+    /// Requests sent on one way so far, cut or not.
+    pub fn sent(&self, from: NodeId, to: NodeId) -> u64 {
+        self.sent.lock().get(&(from, to)).copied().unwrap_or_default()
+    }
+
     pub fn heal(&self) {
+        self.held.send_modify(HashSet::clear);
         self.cut.lock().clear();
         self.delay.store(0, Relaxed);
         self.loses.store(0, Relaxed);
@@ -110,6 +131,7 @@ impl Net {
 
     async fn carry(self: Arc<Self>, from: NodeId, to: NodeId, frame: RaftFrame) -> Result<Bytes, LinkError> {
         let number = self.requests.fetch_add(1, Relaxed);
+        *self.sent.lock().entry((from, to)).or_default() += 1;
         self.bytes.fetch_add(frame.body.len() as u64, Relaxed);
         let loses = self.loses.load(Relaxed);
         if !self.pass(from, to).await || (loses > 0 && number.is_multiple_of(loses)) {
@@ -122,10 +144,23 @@ impl Net {
         }
         let answer = host.raft_request(from, frame).await;
         drop(host);
+        if self.held.borrow().contains(&(to, from)) {
+            let mut held = self.held.subscribe();
+            // The sender lives as long as this does.
+            held.wait_for(|held| !held.contains(&(to, from))).await.ok();
+            return answer;
+        }
         if !self.pass(to, from).await {
             return std::future::pending().await;
         }
         answer
+    }
+
+    /// The question's time, which does not end while an answer is held.
+    async fn time_is_over(self: Arc<Self>, way: (NodeId, NodeId), within: Duration) {
+        tokio::time::sleep(within).await;
+        let mut held = self.held.subscribe();
+        held.wait_for(|held| !held.contains(&way)).await.ok();
     }
 
     async fn send(
@@ -157,7 +192,14 @@ struct Link {
 impl RaftLink for Link {
     fn request(&self, to: NodeId, frame: RaftFrame, within: Duration) -> BoxFuture<'static, Result<Bytes, LinkError>> {
         let carried = self.net.clone().carry(self.from, to, frame);
-        Box::pin(async move { tokio::time::timeout(within, carried).await.unwrap_or(Err(LinkError::TimedOut)) })
+        let over = self.net.clone().time_is_over((to, self.from), within);
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                answer = carried => answer,
+                () = over => Err(LinkError::TimedOut),
+            }
+        })
     }
 
     fn snapshot(

@@ -1,6 +1,8 @@
 //! An owner that stands still while the others go on.
 
 use super::*;
+use crate::raft::types::TypeConfig;
+use openraft::RaftMetrics;
 use std::sync::mpsc;
 
 /// What the frozen node is told to do next.
@@ -71,5 +73,70 @@ async fn an_owner_that_was_frozen_fails_from_its_first_instruction_on() {
     assert_eq!(now.shard.grain(&grain("r")).unwrap().revision, Revision(3));
     steps.send(Step::End).await.unwrap_or_else(|_| panic!("the node has ended"));
     tokio::task::spawn_blocking(|| node.join().unwrap()).await.unwrap();
+    cluster.end().await;
+}
+
+/// Waits until a replica's Raft says so. Indexes change without a word to the group's watch.
+async fn metrics(cluster: &Cluster, node: NodeId, what: impl Fn(&RaftMetrics<TypeConfig>) -> bool + Send + Sync) {
+    let replica = cluster.shard(node).inner.replica().expect("hosts the shard");
+    let seen = replica.raft.wait(Some(PATIENCE)).metrics(what, "metrics").await;
+    seen.unwrap_or_else(|error| panic!("node {node}: {error}"));
+}
+
+/// [FR-001] Answers of long ago come late, as they do to a process that slept: with the first an entry is committed and the
+/// peers are told so, with the second one of them seems to have heard that. It has not, and has another leader.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_of_long_ago_does_not_count_for_what_was_sent_since() {
+    let cluster = Cluster::of(3).await;
+    let (old, owner) = cluster.owner().await;
+    let [first, second] = cluster.others(old)[..] else { panic!("three nodes") };
+    owner.commit("r", 0, puts([row(1, "n", "before")])).await.unwrap();
+    cluster.agree_all().await;
+
+    cluster.net.hold(first, old);
+    cluster.net.hold(second, old);
+    let before = cluster.group(old).last_log;
+    let slow = Owner { shard: owner.shard.clone(), epoch: owner.epoch };
+    let slow = tokio::spawn(async move { slow.commit("r", 1, puts([row(1, "n", "slow")])).await });
+    for node in [first, second] {
+        metrics(&cluster, node, |now| now.last_log_index > Some(before)).await;
+    }
+    cluster.net.cut_off(old);
+    let (_, next) = cluster.owner_among([first, second]).await;
+    next.commit("r", 2, puts([row(1, "n", "after")])).await.unwrap();
+
+    let told = cluster.net.sent(old, second);
+    cluster.net.release(first, old);
+    metrics(&cluster, old, |now| now.last_applied.is_some_and(|id| id.index > before)).await;
+    let told_again = async {
+        while cluster.net.sent(old, second) == told {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, told_again).await.expect("a leader tells what is committed");
+    cluster.net.release(second, old);
+    // It acknowledges for `second` now, or asks it again because the later one was never answered; and so on until that one's
+    // time is over.
+    let asked = cluster.net.sent(old, second);
+    let over = async {
+        loop {
+            let confirmed = owner.shard.confirm(owner.epoch).await;
+            assert!(matches!(confirmed, Err(Error::NotLeader { .. })), "{confirmed:?}");
+            let matched = cluster.group(old).replicas.get(&second).and_then(|replica| replica.matched);
+            if matched > Some(before) || cluster.net.sent(old, second) > asked + 3 {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, over).await.expect("an answer is acted upon");
+    let confirmed = owner.shard.confirm(owner.epoch).await;
+    assert!(matches!(confirmed, Err(Error::NotLeader { .. })), "{confirmed:?}");
+
+    cluster.net.heal();
+    // Whether it was committed was not known to whoever asked, or it was: it is in the log of all.
+    let slow = slow.await.unwrap();
+    assert!(matches!(slow, Ok(_) | Err(Error::Unknown(_) | Error::NotLeader { .. })), "{slow:?}");
+    cluster.agree_all().await;
     cluster.end().await;
 }
