@@ -23,6 +23,7 @@ pub mod mesh;
 pub mod metrics;
 pub mod options;
 mod outbox;
+mod owed;
 pub mod peers;
 pub mod placement;
 mod reaper;

@@ -2,6 +2,7 @@
 
 use crate::catalog::Catalog;
 use crate::hub::Hub;
+use crate::owed::Owed;
 use crate::reminders::Reminders;
 use crate::service::{Pulse, keep_running};
 use crate::store::Store;
@@ -24,6 +25,8 @@ pub(crate) struct Room {
     pub(crate) calls_open: AtomicU64,
     /// Told when queued work was dropped for want of room and there is room again.
     pub(crate) rewake: Notify,
+    /// Grains to wake once it is known what became of their last commit.
+    pub(crate) owed: Owed,
     pub(crate) wheel_pulse: Arc<Pulse>,
     pub(crate) outbox_pulse: Arc<Pulse>,
     pub(crate) waker_pulse: Arc<Pulse>,
@@ -39,6 +42,7 @@ impl Room {
             calls_waiting: Notify::new(),
             calls_open: AtomicU64::new(0),
             rewake: Notify::new(),
+            owed: Owed::default(),
             wheel_pulse: Arc::new(Pulse::new("the reminder wheel")),
             outbox_pulse: Arc::new(Pulse::new("the outbox")),
             waker_pulse: Arc::new(Pulse::new("the sweep")),
