@@ -8,6 +8,7 @@
 mod activation;
 mod catalog;
 pub mod clock;
+pub mod clocks;
 pub mod directory;
 pub mod dispatch;
 mod drain;

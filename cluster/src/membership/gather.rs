@@ -44,6 +44,7 @@ fn node(member: &Member, told: Option<&Told>) -> NodeStatus {
         overdue_reminders: groups().map(|group| group.overdue_reminders).sum(),
         outbox_calls_open: groups().map(|group| group.outbox_calls_open).sum(),
         workers: told.map_or(0, |told| told.workers),
+        clock_off_ms: told.and_then(|told| told.clock_off_ms),
     }
 }
 

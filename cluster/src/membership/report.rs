@@ -28,6 +28,7 @@ pub(super) async fn of_this_node(inner: &Inner, request: &NodeStatusRequest) -> 
         groups: groups.collect(),
         active_grains: figures.as_ref().map_or(0, |figures| figures.active_grains),
         workers: figures.as_ref().map_or(0, |figures| figures.workers),
+        clock_off_ms: inner.ground.silo.clocks().off_ms(),
     }
 }
 

@@ -33,6 +33,8 @@ pub struct NodeStatus {
     pub overdue_reminders: u64,
     pub outbox_calls_open: u64,
     pub workers: u64,
+    /// How far its wall clock is ahead of the middle of all, ms; `None` = not known.
+    pub clock_off_ms: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -89,6 +89,7 @@ fn node(node: NodeStatus) -> v1::ClusterNode {
         overdue_reminders: node.overdue_reminders,
         outbox_calls_open: node.outbox_calls_open,
         workers: node.workers,
+        clock_off_ms: node.clock_off_ms,
     }
 }
 
