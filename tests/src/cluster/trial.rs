@@ -20,6 +20,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const ASK_MAX: Duration = Duration::from_secs(30);
 /// How long a node may be silent to one who asks once.
 const ANSWER_MAX: Duration = Duration::from_secs(6);
+/// How long runs that a trial made may take to end: far more than they need on a machine that has time for them.
+pub const ENDS_MAX: Duration = Duration::from_secs(240);
 /// Submissions at once, beside the load.
 const SUBMITTERS: usize = 16;
 
@@ -258,6 +260,24 @@ impl<'a> Trial<'a> {
                 return Ok(());
             }
             ensure!(Instant::now() < deadline, "{what} did not come within {within:?}: {}", left.join("; "));
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Waits until a node takes a new worker, or refuses it as one that should go elsewhere.
+    ///
+    /// # Errors
+    /// It does the other thing for too long.
+    pub async fn until_worker_is(&self, place: usize, welcome: bool) -> Result<()> {
+        let deadline = Instant::now() + ENDS_MAX;
+        loop {
+            let said = crate::worker::knock(&self.clients, place).await;
+            match &said {
+                Ok(()) if welcome => return Ok(()),
+                Err(status) if !welcome && status.code() == tonic::Code::Unavailable => return Ok(()),
+                _ => {}
+            }
+            ensure!(Instant::now() < deadline, "node {place} says to a new worker: {said:?}");
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }

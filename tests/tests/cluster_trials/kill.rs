@@ -36,7 +36,7 @@ fn all_silos_lose_their_power_at_once_and_nothing_is_lost() -> Result<()> {
 #[test]
 #[ignore = "long: run by cargo xtask chaos"]
 fn kills_without_end_lose_nothing() -> Result<()> {
-    let plan = Plan { rate: 25.0, ..Plan::new("kill-long") };
+    let plan = Plan { rate: 10.0, ..Plan::new("kill-long") };
     trial(plan, async |t| {
         for round in 0..10 {
             let busiest = t.busiest().await?;
@@ -63,7 +63,7 @@ fn kills_without_end_lose_nothing() -> Result<()> {
 #[test]
 #[ignore = "long: run by cargo xtask chaos"]
 fn a_takeover_that_is_interrupted_leaves_no_run_behind() -> Result<()> {
-    trial(Plan { rate: 25.0, ..Plan::cutting("takeover-cut") }, async |t| {
+    trial(Plan { rate: 10.0, ..Plan::cutting("takeover-cut") }, async |t| {
         for _ in 0..4 {
             let victim = t.busiest().await?;
             let others: Vec<usize> = (0..3).filter(|n| *n != victim).collect();
