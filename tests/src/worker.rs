@@ -228,7 +228,7 @@ impl Echo {
 pub async fn knock(clients: &Clients, node: usize) -> Result<(), tonic::Status> {
     let mut client = v1::workers_client::WorkersClient::new(clients.channel(node));
     let worker_id = uuid::Uuid::new_v4().to_string();
-    let queues = vec!["knock".to_owned()];
+    let queues = vec!["tool:knock".to_owned()];
     let hello = v1::Hello { worker_id, queues, capacity: 1, held: Vec::new(), session: 0 };
     // Kept until the answer has come: its end is the end of the session.
     let (send, receive) = mpsc::channel(1);

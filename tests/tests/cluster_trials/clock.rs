@@ -5,7 +5,6 @@ use cluster_tests::cluster::definitions::Kind;
 use cluster_tests::cluster::fleet::READY_MAX;
 use cluster_tests::cluster::{ENDS_MAX, Plan, Trial, bare, trial};
 use granary_proto::v1::ClusterNode;
-use std::time::Duration;
 
 /// Silos that stay ready whatever their clocks say.
 fn careless(name: &'static str) -> Plan {
@@ -24,7 +23,7 @@ fn a_silo_whose_clock_is_wrong_is_not_ready_and_says_so() -> Result<()> {
         fleet.boot(1)?;
         fleet.node(1).wait_probe("/readyz", READY_MAX, |code, body| code == 503 && body.contains("its clock is 1"))?;
         ensure!(matches!(fleet.node(0).probe("/readyz"), Some((200, _))), "a silo with a right clock is not ready");
-        let mut t = Trial::new(Plan { rate: 0.0, workers: 0, ..plan }, fleet).await?;
+        let t = Trial::new(Plan { rate: 0.0, workers: 0, ..plan }, fleet).await?;
         t.until("what all know of their clocks", READY_MAX, |status| {
             let off = |node: &ClusterNode| node.clock_off_ms.unwrap_or(i64::MAX);
             let wanted = |node: &ClusterNode| if node.name == "silo-2" { 119_000..121_000 } else { -1_000..1_000 };
