@@ -19,7 +19,7 @@ fn a_silo_cut_off_from_the_others_says_nothing_old() -> Result<()> {
         t.ends_of(&ended, ENDS_MAX).await?;
         t.is_honest(alone, &ended).await?;
         t.fleet.net_mut().heal()?;
-        t.progress(60, Duration::from_secs(60)).await
+        t.progress(60, ENDS_MAX).await
     })
 }
 
@@ -73,7 +73,7 @@ fn links_that_flap_leave_a_leader_that_works() -> Result<()> {
             t.fleet.cut_from_peers(victim)?;
             t.spend(Duration::from_millis(300 + 97 * (round % 20))).await;
             t.fleet.net_mut().heal()?;
-            t.progress(10, Duration::from_secs(60)).await?;
+            t.progress(10, ENDS_MAX).await?;
         }
         Ok(())
     })
@@ -96,7 +96,7 @@ fn connections_that_work_one_way_lose_nothing() -> Result<()> {
             t.spend(Duration::from_secs(15)).await;
             t.gap_of(what).await?;
             t.fleet.net_mut().heal()?;
-            t.progress(40, Duration::from_secs(60)).await?;
+            t.progress(40, ENDS_MAX).await?;
         }
         Ok(())
     })
@@ -113,7 +113,7 @@ fn a_silo_that_nobody_sees_and_bad_lines_lose_nothing() -> Result<()> {
         t.gap_of("the isolation of the busiest silo").await?;
         t.spend(Duration::from_secs(30)).await;
         t.fleet.net_mut().heal()?;
-        t.progress(60, Duration::from_secs(60)).await?;
+        t.progress(60, ENDS_MAX).await?;
         t.pace.restart();
         t.fleet.net_mut().lose(10)?;
         t.spend(Duration::from_secs(40)).await;

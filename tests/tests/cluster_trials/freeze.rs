@@ -23,7 +23,7 @@ async fn freeze(t: &mut Trial<'_>, time: Duration) -> Result<()> {
         looks += 1;
     }
     t.note(format!("{looks} looks at 20 runs each through the woken silo"));
-    t.progress(60, Duration::from_secs(60)).await
+    t.progress(60, ENDS_MAX).await
 }
 
 /// [FR-001], [K4], [K7], [L4]: it wakes after 20 s, owns nothing any more, commits nothing and gives no old answer.
@@ -51,7 +51,7 @@ fn a_silo_frozen_for_60_seconds_gets_its_runs_back_and_knows_nothing_old() -> Re
             }
             t.ends_of(&due, ENDS_MAX).await?;
             t.is_honest(frozen, &due).await?;
-            t.progress(60, Duration::from_secs(60)).await?;
+            t.progress(60, ENDS_MAX).await?;
         }
         Ok(())
     })
@@ -67,7 +67,7 @@ fn stuttering_silos_lose_nothing() -> Result<()> {
             t.fleet.node(victim).freeze();
             t.spend(Duration::from_millis(200 + 150 * (round % 15))).await;
             t.fleet.node(victim).thaw();
-            t.progress(20, Duration::from_secs(60)).await?;
+            t.progress(20, ENDS_MAX).await?;
         }
         Ok(())
     })

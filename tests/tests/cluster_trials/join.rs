@@ -6,7 +6,7 @@ use cluster_tests::cluster::{ENDS_MAX, Plan, Trial, trial};
 use granary_proto::v1;
 use std::time::Duration;
 
-const MOVES_MAX: Duration = Duration::from_secs(120);
+const MOVES_MAX: Duration = Duration::from_secs(300);
 
 /// How many replicas a node has.
 fn replicas(status: &v1::GetClusterResponse, name: &str) -> usize {

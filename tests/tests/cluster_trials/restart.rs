@@ -20,7 +20,7 @@ async fn roll(t: &mut Trial<'_>) -> Result<()> {
         drop(silent);
         t.gap_of("a stop in order").await?;
         t.fleet.boot_ready(place)?;
-        t.progress(40, Duration::from_secs(60)).await?;
+        t.progress(40, ENDS_MAX).await?;
     }
     Ok(())
 }
@@ -44,7 +44,7 @@ fn rolling_restarts_with_slow_disks_fail_no_call() -> Result<()> {
             t.spend(Duration::from_secs(3)).await;
             t.fleet.stop(place)?;
             t.fleet.boot_ready(place)?;
-            t.progress(40, Duration::from_secs(60)).await?;
+            t.progress(40, ENDS_MAX).await?;
         }
         roll(t).await
     })
