@@ -15,6 +15,7 @@ fn careless(name: &'static str) -> Plan {
 
 /// [FR-017]: a silo whose clock differs from the others' says so and is not ready until it is right again; the others are well.
 #[test]
+#[ignore = "long: run by cargo xtask chaos"]
 fn a_silo_whose_clock_is_wrong_is_not_ready_and_says_so() -> Result<()> {
     bare(Plan::new("clock-off"), async |fleet, plan| {
         fleet.boot_all()?;
@@ -22,7 +23,7 @@ fn a_silo_whose_clock_is_wrong_is_not_ready_and_says_so() -> Result<()> {
         fleet.node(1).skew_seconds = 120;
         fleet.boot(1)?;
         fleet.node(1).wait_probe("/readyz", READY_MAX, |code, body| code == 503 && body.contains("its clock is 1"))?;
-        ensure!(matches!(fleet.node(0).probe("/readyz"), Some((200, _))), "a silo with a right clock is not ready");
+        fleet.node(0).wait_probe("/readyz", READY_MAX, |code, _| code == 200)?;
         let t = Trial::new(Plan { rate: 0.0, workers: 0, ..plan }, fleet).await?;
         t.until("what all know of their clocks", READY_MAX, |status| {
             let off = |node: &ClusterNode| node.clock_off_ms.unwrap_or(i64::MAX);

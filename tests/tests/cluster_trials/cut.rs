@@ -25,6 +25,7 @@ fn a_silo_cut_off_from_the_others_says_nothing_old() -> Result<()> {
 
 /// [K7], [P6]: workers at a silo that is cut off are sent to another one and not taken until it is back; their work goes on.
 #[test]
+#[ignore = "long: run by cargo xtask chaos"]
 fn workers_of_a_silo_that_is_cut_off_go_elsewhere() -> Result<()> {
     trial(Plan::cutting("cut-workers"), async |t| {
         let alone = t.busiest().await?;
