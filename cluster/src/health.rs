@@ -37,13 +37,14 @@ pub(crate) fn of(hub: &Hub, services: impl Iterator<Item = String>) -> Health {
     reasons.extend(services);
     if !hub.around.is_alone() {
         reasons.extend(apart(hub));
+        reasons.extend(hub.clocks.complaint());
     }
     Health { live, ready: reasons.is_empty(), reasons, troubles }
 }
 
 /// Why this node is no part of a working cluster, if it is none. A leader that this node cannot reach does not count: what it
 /// remembers of one may be long past.
-fn apart(hub: &Hub) -> Option<String> {
+pub(crate) fn apart(hub: &Hub) -> Option<String> {
     let view = hub.around.directory.view();
     if view.cluster.is_none() {
         return Some("it belongs to no cluster yet".to_owned());

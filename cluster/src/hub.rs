@@ -1,5 +1,6 @@
 //! What the parts of one silo share.
 
+use crate::clocks::Clocks;
 use crate::dispatch::Dispatch;
 use crate::events::{Readers, Tails};
 use crate::hop::way::Hints;
@@ -28,6 +29,7 @@ pub(crate) struct Hub {
     pub(crate) types: HashMap<GrainKind, Arc<dyn GrainType>>,
     pub(crate) supplier: Arc<dyn Supplier>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) clocks: Arc<Clocks>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) watches: Watches,
     pub(crate) dispatch: Arc<Dispatch>,

@@ -8,6 +8,7 @@
 mod activation;
 mod catalog;
 pub mod clock;
+pub mod clocks;
 pub mod directory;
 pub mod dispatch;
 mod drain;
@@ -23,6 +24,7 @@ pub mod mesh;
 pub mod metrics;
 pub mod options;
 mod outbox;
+mod owed;
 pub mod peers;
 pub mod placement;
 mod reaper;

@@ -2,10 +2,13 @@
 
 use crate::catalog::Catalog;
 use crate::hub::Hub;
+use crate::owed::Owed;
 use crate::reminders::Reminders;
 use crate::service::{Pulse, keep_running};
 use crate::store::Store;
 use crate::{outbox, reminders, waker};
+use grain_contract::Epoch;
+use parking_lot::Mutex;
 use shard::ShardId;
 use std::future::Future;
 use std::sync::Arc;
@@ -24,6 +27,10 @@ pub(crate) struct Room {
     pub(crate) calls_open: AtomicU64,
     /// Told when queued work was dropped for want of room and there is room again.
     pub(crate) rewake: Notify,
+    /// Grains to wake once it is known what became of their last commit.
+    pub(crate) owed: Owed,
+    /// The leadership here, and the outbox row that came first in it.
+    pub(crate) led_from: Mutex<Option<(Epoch, u64)>>,
     pub(crate) wheel_pulse: Arc<Pulse>,
     pub(crate) outbox_pulse: Arc<Pulse>,
     pub(crate) waker_pulse: Arc<Pulse>,
@@ -39,6 +46,8 @@ impl Room {
             calls_waiting: Notify::new(),
             calls_open: AtomicU64::new(0),
             rewake: Notify::new(),
+            owed: Owed::default(),
+            led_from: Mutex::new(None),
             wheel_pulse: Arc::new(Pulse::new("the reminder wheel")),
             outbox_pulse: Arc::new(Pulse::new("the outbox")),
             waker_pulse: Arc::new(Pulse::new("the sweep")),
@@ -70,6 +79,8 @@ pub(crate) async fn host(hub: Arc<Hub>, room: Arc<Room>) {
         // The wheel listens before the first turn can commit, so no setting is missed.
         room.reminders.open();
         hub.dispatch.opened(room.id, epoch);
+        // Before the first turn too: everything committed until now was committed under another leadership.
+        *room.led_from.lock() = Some((epoch, room.store.outbox_bounds().0));
         room.catalog.open(epoch);
         let mut services = start(&hub, &room, &lost);
         let mut over = false;

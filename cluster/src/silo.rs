@@ -1,5 +1,6 @@
 //! One process that hosts activations.
 
+use crate::clocks::Clocks;
 use crate::dispatch::Dispatch;
 use crate::events::{Readers, Tails, run_keeper, run_retention, run_tails};
 use crate::hop::rows::RowsOf;
@@ -126,6 +127,7 @@ impl Silo {
             hints: Hints::new(rooms.len()),
             parcels: Parcels::default(),
             serving: AtomicUsize::new(0),
+            clocks: Arc::default(),
             interests: Interests::default(),
             tails: Tails::new(rooms.len()),
             options,
@@ -218,6 +220,11 @@ impl Silo {
 
     pub fn health(&self) -> Health {
         health::of(&self.hub, self.services.complaints())
+    }
+
+    /// What is known of the clocks of the silos beside this one; nothing unless [`crate::clocks::watch`] runs.
+    pub fn clocks(&self) -> Arc<Clocks> {
+        self.hub.clocks.clone()
     }
 
     pub fn metrics(&self) -> MetricsSnapshot {

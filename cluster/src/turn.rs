@@ -179,6 +179,10 @@ impl Turns {
     }
 
     async fn once(&mut self, trigger: &Trigger, deadline: Instant) -> Result<Done, Failure> {
+        if matches!(trigger, Trigger::Wake) {
+            // Who is woken may have been overtaken by its rows.
+            self.loaded = None;
+        }
         let fresh = self.loaded.is_none();
         if fresh {
             self.load()?;
@@ -326,6 +330,7 @@ impl Turns {
             Error::NotLeader { .. } => Failure::Refused(Refusal::Moved),
             Error::Unknown(what) => {
                 self.owes_wake = true;
+                self.room.owed.add(&self.id);
                 tracing::warn!(grain = %self.id, what, "the outcome of a commit is not known; the grain is read again");
                 if repeatable && led {
                     Failure::Again

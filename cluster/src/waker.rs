@@ -10,6 +10,7 @@
 //! that could not be woken is tried again until it is (FR-038).
 
 use crate::hub::Hub;
+use crate::owed;
 use crate::room::Room;
 use crate::routing::{INNER_CALL, Origin};
 use crate::service::BEAT_EVERY;
@@ -31,7 +32,7 @@ const SWEEP_PAUSE: Duration = Duration::from_millis(50);
 const WAKE_TRIES_MAX: u32 = 20;
 const WAKE_AGAIN: Duration = Duration::from_millis(100);
 /// Grains remembered to be tried again, a shard; the sweep looks after those beyond it.
-const MISSED_MAX: usize = 10_000;
+pub(crate) const MISSED_MAX: usize = 10_000;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Visit {
@@ -54,7 +55,10 @@ pub(crate) async fn run(hub: Arc<Hub>, room: Arc<Room>) {
         }
         tokio::select! {
             () = hub.clock.sleep(wait) => {}
-            () = tokio::time::sleep(BEAT_EVERY) => missed = wake_again(&hub, &room, missed).await,
+            () = tokio::time::sleep(BEAT_EVERY) => {
+                missed.extend(owed::settled(&room).await);
+                missed = wake_again(&hub, &room, missed).await;
+            }
             () = room.rewake.notified() => missed = go_through(&hub, &room, Visit::Wake).await,
         }
     }

@@ -221,6 +221,24 @@ impl Echo {
     }
 }
 
+/// A worker without places says hello at one node and leaves.
+///
+/// # Errors
+/// The node's no.
+pub async fn knock(clients: &Clients, node: usize) -> Result<(), tonic::Status> {
+    let mut client = v1::workers_client::WorkersClient::new(clients.channel(node));
+    let worker_id = uuid::Uuid::new_v4().to_string();
+    let queues = vec!["tool:knock".to_owned()];
+    let hello = v1::Hello { worker_id, queues, capacity: 1, held: Vec::new(), session: 0 };
+    // Kept until the answer has come: its end is the end of the session.
+    let (send, receive) = mpsc::channel(1);
+    let said = send.send(message(worker_message::Message::Hello(hello))).await;
+    said.map_err(|_| tonic::Status::cancelled("nobody listens"))?;
+    let opening = async { client.session(ReceiverStream::new(receive)).await?.into_inner().message().await };
+    let answer = tokio::time::timeout(WELCOME_MAX, opening).await;
+    answer.map_err(|_| tonic::Status::deadline_exceeded("no answer to a hello"))?.map(drop)
+}
+
 async fn sleep_until(moment: Option<tokio::time::Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,

@@ -5,6 +5,7 @@
 //! locks, the bounds and the calls to grains.
 
 mod asks;
+mod away;
 mod check;
 mod places;
 mod pool;
@@ -19,6 +20,7 @@ pub use session::{ToWorker, WorkerSession};
 use crate::hub::Hub;
 use crate::placement::home_of;
 use crate::service::BEAT_EVERY;
+use away::Away;
 use grain_contract::{Epoch, GrainId, Lease, QueueName, Rejection, TenantId, WorkItem, limits};
 use pool::{Action, Listed, Pool, Waiting};
 use relay::Relay;
@@ -79,6 +81,7 @@ pub(crate) struct Dispatch {
     queued: Vec<Queued>,
     expiries: Semaphore,
     draining: AtomicBool,
+    away: Away,
 }
 
 impl Dispatch {
@@ -92,6 +95,7 @@ impl Dispatch {
             queued: (0..shards).map(|_| Queued::default()).collect(),
             expiries: Semaphore::new(EXPIRIES_AT_ONCE),
             draining: AtomicBool::new(false),
+            away: Away::default(),
         }
     }
 
@@ -182,6 +186,9 @@ impl Dispatch {
         if self.draining.load(Acquire) {
             return Err(crate::refusal::unavailable("this silo is shutting down"));
         }
+        if self.away.is_away() {
+            return Err(crate::refusal::unavailable("this silo is cut off from the others; another one has work"));
+        }
         let WorkerHello { worker_id, tenant, queues, capacity, held, session: stated } = hello;
         let shards = u32::try_from(self.queued.len()).unwrap_or(u32::MAX);
         let list = |held: HeldAttempt| {
@@ -219,6 +226,20 @@ impl Dispatch {
             Vec::new()
         });
         self.relay.nudge();
+    }
+
+    /// Workers of a silo that has lost the others are told to go to one that has not.
+    fn look_around(&self, hub: &Hub) {
+        let is_apart = !hub.around.is_alone() && crate::health::apart(hub).is_some();
+        let now_ms = self.clock.monotonic_ms();
+        if self.away.look(is_apart, now_ms) {
+            tracing::warn!("this silo is cut off from the others; its workers are sent to another one");
+            self.tenants.each(now_ms, |pool| {
+                pool.drain_all(true);
+                Vec::new()
+            });
+            self.relay.nudge();
+        }
     }
 
     // ---- figures ----
@@ -316,6 +337,7 @@ pub(crate) async fn run(hub: Arc<Hub>, pulse: Arc<crate::service::Pulse>) {
                 Vec::new()
             });
         }
+        hub.dispatch.look_around(&hub);
         let acts = hub.dispatch.tenants.each(hub.clock.monotonic_ms(), Pool::tick);
         hub.dispatch.perform_all(acts);
         tokio::select! {

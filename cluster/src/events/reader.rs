@@ -191,12 +191,21 @@ impl EventReader {
     fn take(&mut self, shard: usize) -> Result<Taken, Rejection> {
         let hub = self.hub.clone();
         let room = &hub.rooms[shard];
-        let at = self.position.0[shard];
+        let mut at = self.position.0[shard];
         let (head, _) = room.store.outbox_bounds();
-        if self.scope == Scope::Led && room.store.leadership().borrow().epoch.is_none() {
-            // Whoever leads counts these.
-            self.position.0[shard] = at.max(head);
-            return Ok(Taken { events: Vec::new(), moved: false, behind: 0 });
+        if self.scope == Scope::Led {
+            let epoch = room.store.leadership().borrow().epoch;
+            match *room.led_from.lock() {
+                // What was there before this leadership is that of the one before, even if nobody looked here since.
+                Some((since, from)) if epoch == Some(since) => at = at.max(from),
+                _ => {
+                    if epoch.is_none() {
+                        // Whoever leads counts these.
+                        self.position.0[shard] = at.max(head);
+                    }
+                    return Ok(Taken { events: Vec::new(), moved: false, behind: 0 });
+                }
+            }
         }
         let page = if is_here(room, at, head) {
             self.elsewhere[shard] = Elsewhere::Idle;

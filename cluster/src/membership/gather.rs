@@ -45,6 +45,7 @@ fn node(member: &Member, told: Option<&Told>) -> NodeStatus {
         outbox_calls_open: groups().map(|group| group.outbox_calls_open).sum(),
         workers: told.map_or(0, |told| told.workers),
         damaged: told.into_iter().flat_map(|told| &told.set_aside).map(|it| (it.shard, it.why.clone())).collect(),
+        clock_off_ms: told.and_then(|told| told.clock_off_ms),
     }
 }
 

@@ -32,6 +32,7 @@ pub(super) async fn of_this_node(inner: &Inner, request: &NodeStatusRequest) -> 
         active_grains: figures.as_ref().map_or(0, |figures| figures.active_grains),
         workers: figures.as_ref().map_or(0, |figures| figures.workers),
         set_aside: host.set_aside().into_iter().map(|(id, why)| SetAside { shard: id.0, why }).collect(),
+        clock_off_ms: inner.ground.silo.clocks().off_ms(),
     }
 }
 

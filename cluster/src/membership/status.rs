@@ -35,6 +35,8 @@ pub struct NodeStatus {
     pub workers: u64,
     /// Shards of which what it has is damaged, and how.
     pub damaged: Vec<(u32, String)>,
+    /// How far its wall clock is ahead of the middle of all, ms; `None` = not known.
+    pub clock_off_ms: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -28,6 +28,9 @@ pub(crate) enum Fault {
     UnknownThenApplied,
     /// Not applied, and the caller is told that the outcome is not known.
     LostThenUnknown,
+    /// Applied by the next housekeeping, as an entry that a leader finds a majority for at last; the caller was told that
+    /// the outcome is not known.
+    LateThenUnknown,
     Fenced,
     Full,
 }
@@ -71,6 +74,8 @@ pub(crate) struct MemoryStore {
     faults: Mutex<VecDeque<Fault>>,
     /// Of [`Fault::UnknownThenApplied`].
     late: Mutex<Option<Commit>>,
+    /// Of [`Fault::LateThenUnknown`].
+    in_doubt: Mutex<Vec<Commit>>,
     /// A commit passes with one permit; plenty unless a test holds them.
     gate: Semaphore,
     /// Grains in the order of their commits.
@@ -112,6 +117,7 @@ impl MemoryStore {
             handed_over: watch::Sender::new(None),
             faults: Mutex::default(),
             late: Mutex::default(),
+            in_doubt: Mutex::default(),
             gate: Semaphore::new(OPEN_GATE),
             commits: Mutex::default(),
             loads: Mutex::default(),
@@ -289,6 +295,10 @@ impl Store for MemoryStore {
                     *self.late.lock() = Some(commit);
                     Err(Error::Unknown("told to, on its way".to_owned()))
                 }
+                Some(Fault::LateThenUnknown) => {
+                    self.in_doubt.lock().push(commit);
+                    Err(Error::Unknown("told to, late".to_owned()))
+                }
                 Some(Fault::LostThenUnknown) => Err(Error::Unknown("told to, lost".to_owned())),
                 Some(Fault::Fenced) => {
                     Err(Error::Fenced { expected: "nothing".to_owned(), found: "a fault".to_owned() })
@@ -302,6 +312,10 @@ impl Store for MemoryStore {
         Box::pin(async move {
             tokio::task::yield_now().await;
             self.housekeepings.fetch_add(1, Ordering::SeqCst);
+            let in_doubt = std::mem::take(&mut *self.in_doubt.lock());
+            for commit in in_doubt {
+                self.apply(commit).ok();
+            }
             let mut state = self.state.lock();
             if work.epoch.0 != state.epoch || self.cut.load(Ordering::SeqCst) {
                 return Err(Error::NotLeader { shard: 0, leader: None });

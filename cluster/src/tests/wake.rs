@@ -1,7 +1,9 @@
 //! After a takeover: what lived in memory only is told again.
 
 use crate::ToWorker;
+use crate::testing::memory::Fault;
 use crate::testing::{Cluster, next, settle, toy, until};
+use grain_contract::Code;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -49,6 +51,23 @@ async fn grains_that_could_not_be_read_are_woken_when_the_store_is_back() {
     }
     let left = (cluster.stores[0].failing_lists.load(SeqCst), cluster.stores[0].failing_loads.load(SeqCst));
     assert_eq!(left, (0, 0), "every fault was met");
+}
+
+/// [FR-038] A leader without a majority gives a commit up, and it is committed all the same when the others are back: its work
+/// is found without waiting for a sweep.
+#[tokio::test]
+async fn work_of_a_commit_that_came_late_is_offered() {
+    let cluster = Cluster::with(1, |options| options.sweep_every = Duration::from_secs(100_000));
+    let mut worker = cluster.worker("w", 1, Vec::new()).await;
+    cluster.stores[0].fail_next(Fault::LateThenUnknown);
+    let attempt = Uuid::from_u128(7);
+    let body = [attempt.as_bytes(), &b"q"[..]].concat();
+    let answer = cluster.call_of("acme", "1", toy::WORK, &body).await;
+    assert!(answer.is_err_and(|rejection| rejection.code == Code::Unavailable));
+    match next("an assignment", worker.recv()).await {
+        Some(ToWorker::Assign { item, .. }) => assert_eq!(item.attempt, attempt),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// [K4] Those with nothing to do are not kept in memory by being woken or swept.

@@ -90,6 +90,7 @@ fn node(node: NodeStatus) -> v1::ClusterNode {
         outbox_calls_open: node.outbox_calls_open,
         workers: node.workers,
         damaged: node.damaged.into_iter().map(|(shard, why)| v1::DamagedShard { shard, why }).collect(),
+        clock_off_ms: node.clock_off_ms,
     }
 }
 

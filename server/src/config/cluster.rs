@@ -45,6 +45,8 @@ pub struct ClusterConfig {
     pub dead_node_grace_seconds: u64,
     /// Shards that change their place at the same time, at most.
     pub moves_at_once: u32,
+    /// A silo whose clock differs by more than this from the middle of all silos' clocks is not ready; 0 = however much.
+    pub clock_skew_max_ms: u64,
 }
 
 /// Files in PEM form.
@@ -88,6 +90,7 @@ impl Default for ClusterConfig {
             election_millis_max: 800,
             dead_node_grace_seconds: 300,
             moves_at_once: 4,
+            clock_skew_max_ms: 10_000,
         }
     }
 }
@@ -98,13 +101,14 @@ impl ClusterConfig {
     /// # Errors
     /// Which key must be what.
     pub fn check(&self, name: &str) -> Result<(), String> {
-        let bounds: [(&str, u64, u64, u64); 6] = [
+        let bounds: [(&str, u64, u64, u64); 7] = [
             ("cluster.replicas", u64::from(self.replicas), 1, 7),
             ("cluster.heartbeatMillis", self.heartbeat_millis, 20, 10_000),
             ("cluster.electionMillisMin", self.election_millis_min, 50, 60_000),
             ("cluster.electionMillisMax", self.election_millis_max, 50, 120_000),
             ("cluster.deadNodeGraceSeconds", self.dead_node_grace_seconds, 1, 30 * 86_400),
             ("cluster.movesAtOnce", u64::from(self.moves_at_once), 1, 64),
+            ("cluster.clockSkewMaxMs", self.clock_skew_max_ms, 0, 86_400_000),
         ];
         for (key, found, least, most) in bounds {
             if found < least || found > most {

@@ -5,11 +5,13 @@
 //! started (`follow`), so that nothing is counted twice (FR-155).
 
 mod census;
+mod clocks;
 mod follow;
 mod groups;
 mod silo;
 
 pub use census::Census;
+pub use clocks::ClockFigures;
 pub use follow::follow;
 pub use groups::Groups;
 
@@ -36,6 +38,7 @@ pub struct Figures {
     runs: Counter<u64>,
     census: Arc<Census>,
     groups: Arc<Groups>,
+    clocks: ClockFigures,
 }
 
 impl Figures {
@@ -98,6 +101,7 @@ impl Figures {
             _provider: provider,
             census,
             groups: Arc::default(),
+            clocks: ClockFigures::default(),
         }))
     }
 
@@ -115,6 +119,10 @@ impl Figures {
         &self.groups
     }
 
+    pub fn clocks(&self) -> &ClockFigures {
+        &self.clocks
+    }
+
     /// Everything in Prometheus' text form.
     ///
     /// # Errors
@@ -125,6 +133,7 @@ impl Figures {
         let mut text = String::from_utf8_lossy(&bytes).into_owned();
         silo::write(silo, &mut text);
         self.groups.write(&mut text);
+        self.clocks.write(&mut text);
         Ok(text)
     }
 }

@@ -59,6 +59,10 @@ pub async fn start(config: Config, source: Option<Source>, clock: Arc<dyn Clock>
     let api = Api::new(silo.clone(), live.clone(), library, journal, stop);
     let serving = Serving::start(listener, &api, &figures)?;
     let watcher = watch_file(source, live, api.clone())?;
+    let clocks = neighbours.is_some().then(|| {
+        figures.clocks().attach(silo.clocks(), around.directory.clone());
+        cluster::clocks::watch(silo.clone(), around.clone(), clock.clone(), config.cluster.clock_skew_max_ms)
+    });
     let ground = Ground {
         host: host.clone(),
         silo: silo.clone(),
@@ -78,6 +82,7 @@ pub async fn start(config: Config, source: Option<Source>, clock: Arc<dyn Clock>
         tokio::spawn(follow(silo, host.clone(), Arc::clone(&figures))),
         tokio::spawn(async move { groups.follow().await }),
     ];
+    helpers.extend(clocks.map(tokio::spawn));
     match &neighbours {
         None => api.joined(Membership::alone(ground, membership_options)),
         Some(neighbours) => helpers.push(neighbours.enter(ground, membership_options, api.clone())),

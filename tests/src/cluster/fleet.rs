@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a start may take on a busy machine, elections included.
-pub const READY_MAX: Duration = Duration::from_secs(90);
+pub const READY_MAX: Duration = Duration::from_secs(240);
 /// Certificates are made for so many nodes, so that a trial can add some.
 pub const NODES_MAX: usize = 5;
 

@@ -27,4 +27,4 @@ pub mod trial;
 pub use client::Clients;
 pub use fleet::Fleet;
 pub use stage::{bare, trial};
-pub use trial::{Plan, Trial};
+pub use trial::{ENDS_MAX, Plan, Trial};

@@ -113,6 +113,25 @@ impl Node {
         probe(SocketAddr::from((self.ip, CLIENT_PORT)), path)
     }
 
+    /// Waits until a probe says what is wanted.
+    ///
+    /// # Errors
+    /// It does not in time, or the process ends; with what was said last.
+    pub fn wait_probe(&mut self, path: &str, within: Duration, wanted: impl Fn(u16, &str) -> bool) -> Result<()> {
+        let deadline = Instant::now() + within;
+        loop {
+            let said = self.probe(path);
+            if said.as_ref().is_some_and(|(code, body)| wanted(*code, body)) {
+                return Ok(());
+            }
+            if let Some(status) = self.ended()? {
+                bail!("{} ended with {status}:\n{}", self.name, self.last_words());
+            }
+            ensure!(Instant::now() < deadline, "{} says of {path} after {within:?}: {said:?}", self.name);
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
     /// Whether it has ended by itself.
     ///
     /// # Errors

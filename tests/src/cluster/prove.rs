@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long a read of a healed cluster is repeated.
-const READ_MAX: Duration = Duration::from_secs(30);
+const READ_MAX: Duration = Duration::from_secs(90);
 /// Runs read at the same time.
 const READERS: usize = 16;
 /// Faults that are printed; the number of all is printed too.

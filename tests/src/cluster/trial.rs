@@ -17,9 +17,11 @@ use uuid::Uuid;
 /// Between two looks at something that becomes true by itself.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long a question about the cluster is repeated.
-const ASK_MAX: Duration = Duration::from_secs(30);
+const ASK_MAX: Duration = Duration::from_secs(90);
 /// How long a node may be silent to one who asks once.
 const ANSWER_MAX: Duration = Duration::from_secs(6);
+/// How long what a trial waits for may take: far more than it needs on a machine that has time for it.
+pub const ENDS_MAX: Duration = Duration::from_secs(240);
 /// Submissions at once, beside the load.
 const SUBMITTERS: usize = 16;
 
@@ -51,7 +53,7 @@ impl Plan {
             workers: 3,
             cuts: false,
             shape: Shape::default(),
-            patience: Duration::from_secs(90),
+            patience: ENDS_MAX,
             settle: Duration::from_secs(120),
             clocks_are_wrong: false,
         }
@@ -92,7 +94,7 @@ impl<'a> Trial<'a> {
         let mut trial = Self { load, consumers, stranger, echoes, clients, pace, fleet, plan, started: Vec::new() };
         if trial.load.is_some() {
             // Before anything is broken it has to work.
-            trial.progress(20, Duration::from_secs(60)).await.context("the load does not get going")?;
+            trial.progress(20, ENDS_MAX).await.context("the load does not get going")?;
         }
         Ok(trial)
     }
@@ -123,7 +125,7 @@ impl<'a> Trial<'a> {
     /// # Errors
     /// It does not get its pace again.
     pub async fn gap_of(&mut self, what: &str) -> Result<Duration> {
-        self.progress(60, Duration::from_secs(60)).await.with_context(|| format!("after {what}"))?;
+        self.progress(60, ENDS_MAX).await.with_context(|| format!("after {what}"))?;
         let (gap, _) = self.pace.longest_gap();
         self.note(format!("longest time without progress after {what}: {gap:.2?}"));
         Ok(gap)
@@ -258,6 +260,24 @@ impl<'a> Trial<'a> {
                 return Ok(());
             }
             ensure!(Instant::now() < deadline, "{what} did not come within {within:?}: {}", left.join("; "));
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Waits until a node takes a new worker, or refuses it as one that should go elsewhere.
+    ///
+    /// # Errors
+    /// It does the other thing for too long.
+    pub async fn until_worker_is(&self, place: usize, welcome: bool) -> Result<()> {
+        let deadline = Instant::now() + ENDS_MAX;
+        loop {
+            let said = crate::worker::knock(&self.clients, place).await;
+            match &said {
+                Ok(()) if welcome => return Ok(()),
+                Err(status) if !welcome && status.code() == tonic::Code::Unavailable => return Ok(()),
+                _ => {}
+            }
+            ensure!(Instant::now() < deadline, "node {place} says to a new worker: {said:?}");
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use cluster_tests::cluster::net::End;
-use cluster_tests::cluster::{Plan, trial};
+use cluster_tests::cluster::{ENDS_MAX, Plan, trial};
 use std::time::Duration;
 
 /// [K5], [L4]: a silo that is killed, that nobody sees and that loses packets goes on where it was.
@@ -20,7 +20,7 @@ fn a_silo_alone_that_is_killed_and_cut_off_loses_nothing() -> Result<()> {
         t.fleet.net_mut().heal()?;
         t.gap_of("a cut of 4 s").await?;
         t.fleet.net_mut().lose(10)?;
-        t.progress(60, Duration::from_secs(60)).await
+        t.progress(60, ENDS_MAX).await
     })
 }
 
@@ -38,7 +38,7 @@ fn a_silo_alone_with_a_slow_disk_and_a_wrong_clock_loses_nothing() -> Result<()>
             t.fleet.node(0).kill()?;
             t.fleet.node(0).skew_seconds = skew;
             t.fleet.boot_ready(0)?;
-            t.progress(60, Duration::from_secs(60)).await?;
+            t.progress(60, ENDS_MAX).await?;
         }
         Ok(())
     })

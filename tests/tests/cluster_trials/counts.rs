@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use cluster_tests::cluster::definitions::Kind;
-use cluster_tests::cluster::{Plan, Trial, trial};
+use cluster_tests::cluster::{ENDS_MAX, Plan, Trial, trial};
 use std::time::Duration;
 
 /// Sum of `granary_runs_total` of one event over all nodes.
@@ -24,7 +24,7 @@ fn counters_count_each_run_once_over_all_silos() -> Result<()> {
     let plan = Plan { rate: 0.0, ..Plan::new("counts") };
     trial(plan, async |t| {
         let runs = t.submit(Kind::Line, 200).await?;
-        t.ends_of(&runs, Duration::from_secs(120)).await?;
+        t.ends_of(&runs, ENDS_MAX).await?;
         let deadline = std::time::Instant::now() + Duration::from_secs(20);
         while total(t, "completed") < 200.0 && std::time::Instant::now() < deadline {
             t.spend(Duration::from_millis(200)).await;

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use cluster_tests::cluster::definitions::Kind;
 use cluster_tests::cluster::net::End;
-use cluster_tests::cluster::{Plan, trial};
+use cluster_tests::cluster::{ENDS_MAX, Plan, trial};
 use std::time::Duration;
 
 /// [FR-063], [FR-091], [K6], [K7]: the busiest silo is alone on its side, and clients still ask it; it says nothing old, denies no
@@ -16,10 +16,26 @@ fn a_silo_cut_off_from_the_others_says_nothing_old() -> Result<()> {
         t.fleet.cut_from_peers(alone)?;
         t.gap_of("a cut of the busiest silo").await?;
         let ended = t.submit(Kind::Line, 20).await?;
-        t.ends_of(&ended, Duration::from_secs(60)).await?;
+        t.ends_of(&ended, ENDS_MAX).await?;
         t.is_honest(alone, &ended).await?;
         t.fleet.net_mut().heal()?;
-        t.progress(60, Duration::from_secs(60)).await
+        t.progress(60, ENDS_MAX).await
+    })
+}
+
+/// [K7], [P6]: workers at a silo that is cut off are sent to another one and not taken until it is back; their work goes on.
+#[test]
+#[ignore = "long: run by cargo xtask chaos"]
+fn workers_of_a_silo_that_is_cut_off_go_elsewhere() -> Result<()> {
+    trial(Plan::cutting("cut-workers"), async |t| {
+        let alone = t.busiest().await?;
+        t.fleet.cut_from_peers(alone)?;
+        t.fleet.node(alone).wait_probe("/metrics", ENDS_MAX, |_, body| body.contains("\ngranary_workers 0\n"))?;
+        t.until_worker_is(alone, false).await?;
+        let ended = t.submit(Kind::Line, 20).await?;
+        t.ends_of(&ended, ENDS_MAX).await?;
+        t.fleet.net_mut().heal()?;
+        t.until_worker_is(alone, true).await
     })
 }
 
@@ -58,7 +74,7 @@ fn links_that_flap_leave_a_leader_that_works() -> Result<()> {
             t.fleet.cut_from_peers(victim)?;
             t.spend(Duration::from_millis(300 + 97 * (round % 20))).await;
             t.fleet.net_mut().heal()?;
-            t.progress(10, Duration::from_secs(60)).await?;
+            t.progress(10, ENDS_MAX).await?;
         }
         Ok(())
     })
@@ -81,7 +97,7 @@ fn connections_that_work_one_way_lose_nothing() -> Result<()> {
             t.spend(Duration::from_secs(15)).await;
             t.gap_of(what).await?;
             t.fleet.net_mut().heal()?;
-            t.progress(40, Duration::from_secs(60)).await?;
+            t.progress(40, ENDS_MAX).await?;
         }
         Ok(())
     })
@@ -98,7 +114,7 @@ fn a_silo_that_nobody_sees_and_bad_lines_lose_nothing() -> Result<()> {
         t.gap_of("the isolation of the busiest silo").await?;
         t.spend(Duration::from_secs(30)).await;
         t.fleet.net_mut().heal()?;
-        t.progress(60, Duration::from_secs(60)).await?;
+        t.progress(60, ENDS_MAX).await?;
         t.pace.restart();
         t.fleet.net_mut().lose(10)?;
         t.spend(Duration::from_secs(40)).await;

@@ -1,7 +1,7 @@
 //! Disks that take their time.
 
 use anyhow::Result;
-use cluster_tests::cluster::{Plan, trial};
+use cluster_tests::cluster::{ENDS_MAX, Plan, trial};
 use std::time::Duration;
 
 /// [K7], [K9], [L4]: one silo's syncs take a tenth of a second, then half a second; the others do not wait for it longer than it
@@ -17,7 +17,7 @@ fn a_silo_with_a_slow_disk_loses_nothing() -> Result<()> {
             t.spend(Duration::from_secs(20)).await;
             t.gap_of(&format!("syncs of {millis} ms at the busiest silo")).await?;
             t.fleet.node(victim).fast_disk();
-            t.progress(60, Duration::from_secs(60)).await?;
+            t.progress(60, ENDS_MAX).await?;
         }
         Ok(())
     })

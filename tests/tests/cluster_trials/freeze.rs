@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use cluster_tests::cluster::definitions::Kind;
-use cluster_tests::cluster::{Plan, Trial, trial};
-use std::time::Duration;
+use cluster_tests::cluster::{ENDS_MAX, Plan, Trial, trial};
+use std::time::{Duration, Instant};
 
 /// Freezes the busiest silo; the others take over and end runs; on waking it says nothing old.
 async fn freeze(t: &mut Trial<'_>, time: Duration) -> Result<()> {
@@ -13,11 +13,17 @@ async fn freeze(t: &mut Trial<'_>, time: Duration) -> Result<()> {
     t.gap_of("a freeze of the busiest silo").await?;
     // It owned many of these when it stopped: it may believe that it still does.
     let ended = t.submit(Kind::Line, 20).await?;
-    t.ends_of(&ended, Duration::from_secs(60)).await?;
+    t.ends_of(&ended, ENDS_MAX).await?;
     t.spend(time).await;
     t.fleet.node(frozen).thaw();
-    t.is_honest(frozen, &ended).await?;
-    t.progress(60, Duration::from_secs(60)).await
+    // Its first seconds count: it finds answers of before its sleep, and its old connections end one after the other.
+    let (woken, mut looks) = (Instant::now(), 0);
+    while looks == 0 || woken.elapsed() < Duration::from_secs(3) {
+        t.is_honest(frozen, &ended).await?;
+        looks += 1;
+    }
+    t.note(format!("{looks} looks at 20 runs each through the woken silo"));
+    t.progress(60, ENDS_MAX).await
 }
 
 /// [FR-001], [K4], [K7], [L4]: it wakes after 20 s, owns nothing any more, commits nothing and gives no old answer.
@@ -30,7 +36,7 @@ fn a_silo_frozen_for_20_seconds_wakes_up_harmless() -> Result<()> {
 #[test]
 #[ignore = "long: run by cargo xtask chaos"]
 fn a_silo_frozen_for_60_seconds_gets_its_runs_back_and_knows_nothing_old() -> Result<()> {
-    let plan = Plan { rate: 25.0, ..Plan::new("freeze-long") };
+    let plan = Plan { rate: 10.0, ..Plan::new("freeze-long") };
     trial(plan, async |t| {
         let names: Vec<String> = t.fleet.nodes().iter().map(|node| node.name.clone()).collect();
         for _ in 0..2 {
@@ -43,9 +49,9 @@ fn a_silo_frozen_for_60_seconds_gets_its_runs_back_and_knows_nothing_old() -> Re
                     t.note(format!("{error:#}"));
                 }
             }
-            t.ends_of(&due, Duration::from_secs(60)).await?;
+            t.ends_of(&due, ENDS_MAX).await?;
             t.is_honest(frozen, &due).await?;
-            t.progress(60, Duration::from_secs(60)).await?;
+            t.progress(60, ENDS_MAX).await?;
         }
         Ok(())
     })
@@ -61,7 +67,7 @@ fn stuttering_silos_lose_nothing() -> Result<()> {
             t.fleet.node(victim).freeze();
             t.spend(Duration::from_millis(200 + 150 * (round % 15))).await;
             t.fleet.node(victim).thaw();
-            t.progress(20, Duration::from_secs(60)).await?;
+            t.progress(20, ENDS_MAX).await?;
         }
         Ok(())
     })

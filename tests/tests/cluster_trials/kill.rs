@@ -1,7 +1,7 @@
 //! kill -9 and the loss of power.
 
 use anyhow::Result;
-use cluster_tests::cluster::{Plan, trial};
+use cluster_tests::cluster::{ENDS_MAX, Plan, trial};
 use std::time::Duration;
 
 /// [K6], [K7], [L4], [C1], [V1], [V2]: the busiest silo is killed, twice, and started again.
@@ -36,7 +36,7 @@ fn all_silos_lose_their_power_at_once_and_nothing_is_lost() -> Result<()> {
 #[test]
 #[ignore = "long: run by cargo xtask chaos"]
 fn kills_without_end_lose_nothing() -> Result<()> {
-    let plan = Plan { rate: 25.0, ..Plan::new("kill-long") };
+    let plan = Plan { rate: 10.0, ..Plan::new("kill-long") };
     trial(plan, async |t| {
         for round in 0..10 {
             let busiest = t.busiest().await?;
@@ -53,7 +53,7 @@ fn kills_without_end_lose_nothing() -> Result<()> {
         for _ in 0..5 {
             t.fleet.power_loss()?;
             t.fleet.boot_all()?;
-            t.progress(40, Duration::from_secs(60)).await?;
+            t.progress(40, ENDS_MAX).await?;
         }
         Ok(())
     })
@@ -63,7 +63,7 @@ fn kills_without_end_lose_nothing() -> Result<()> {
 #[test]
 #[ignore = "long: run by cargo xtask chaos"]
 fn a_takeover_that_is_interrupted_leaves_no_run_behind() -> Result<()> {
-    trial(Plan { rate: 25.0, ..Plan::cutting("takeover-cut") }, async |t| {
+    trial(Plan { rate: 10.0, ..Plan::cutting("takeover-cut") }, async |t| {
         for _ in 0..4 {
             let victim = t.busiest().await?;
             let others: Vec<usize> = (0..3).filter(|n| *n != victim).collect();
@@ -72,7 +72,7 @@ fn a_takeover_that_is_interrupted_leaves_no_run_behind() -> Result<()> {
             t.fleet.cut_from_peers(others[0])?;
             t.spend(Duration::from_secs(3)).await;
             t.fleet.net_mut().heal()?;
-            t.progress(40, Duration::from_secs(60)).await?;
+            t.progress(40, ENDS_MAX).await?;
             t.fleet.boot_ready(victim)?;
         }
         Ok(())

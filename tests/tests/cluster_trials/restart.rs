@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use cluster_tests::cluster::definitions::Kind;
-use cluster_tests::cluster::{Plan, Trial, bare, trial};
+use cluster_tests::cluster::{ENDS_MAX, Plan, Trial, bare, trial};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn roll(t: &mut Trial<'_>) -> Result<()> {
         drop(silent);
         t.gap_of("a stop in order").await?;
         t.fleet.boot_ready(place)?;
-        t.progress(40, Duration::from_secs(60)).await?;
+        t.progress(40, ENDS_MAX).await?;
     }
     Ok(())
 }
@@ -36,7 +36,7 @@ fn a_rolling_restart_fails_no_call() -> Result<()> {
 #[test]
 #[ignore = "long: run by cargo xtask chaos"]
 fn rolling_restarts_with_slow_disks_fail_no_call() -> Result<()> {
-    let plan = Plan { rate: 25.0, ..Plan::new("rolling-long") };
+    let plan = Plan { rate: 10.0, ..Plan::new("rolling-long") };
     trial(plan, async |t| {
         roll(t).await?;
         for place in 0..t.fleet.size() {
@@ -44,7 +44,7 @@ fn rolling_restarts_with_slow_disks_fail_no_call() -> Result<()> {
             t.spend(Duration::from_secs(3)).await;
             t.fleet.stop(place)?;
             t.fleet.boot_ready(place)?;
-            t.progress(40, Duration::from_secs(60)).await?;
+            t.progress(40, ENDS_MAX).await?;
         }
         roll(t).await
     })
@@ -89,6 +89,6 @@ fn all_silos_come_back_under_other_addresses() -> Result<()> {
         t.clients.replace(&urls)?;
         t.fleet.boot_all()?;
         t.gap_of("a restart under other addresses").await?;
-        t.ends_of(&before, Duration::from_secs(90)).await.map(drop)
+        t.ends_of(&before, ENDS_MAX).await.map(drop)
     })
 }

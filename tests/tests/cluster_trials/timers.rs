@@ -1,8 +1,8 @@
 //! Timers in masses, and over stops.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use cluster_tests::cluster::definitions::Kind;
-use cluster_tests::cluster::{Plan, trial};
+use cluster_tests::cluster::{ENDS_MAX, Plan, trial};
 use std::time::Duration;
 
 /// [FR-032], [FR-006], [K5]: timers that come due while nobody runs fire after the start, each once, none dropped.
@@ -18,7 +18,7 @@ fn timers_due_while_all_are_down_fire_after_the_start() -> Result<()> {
         }
         t.spend(Duration::from_secs(30)).await;
         t.fleet.boot_all()?;
-        let after = t.ends_of(&naps, Duration::from_secs(60)).await?;
+        let after = t.ends_of(&naps, ENDS_MAX).await?;
         t.note(format!("50 overdue timers and the steps behind them were done {after:.1?} after the start"));
         Ok(())
     })
@@ -58,8 +58,10 @@ fn an_election_in_the_middle_of_many_fires_loses_none() -> Result<()> {
         t.spend(Duration::from_secs(11)).await;
         let busiest = t.busiest().await?;
         t.fleet.stop(busiest)?;
-        let after = t.ends_of(&naps, Duration::from_secs(60)).await?;
-        ensure!(after < Duration::from_secs(60), "they took {after:?}");
+        let after = t.ends_of(&naps, ENDS_MAX).await?;
+        t.note(format!(
+            "200 timers and the steps behind them were done {after:.1?} after the stop of the busiest silo"
+        ));
         t.fleet.boot_ready(busiest)
     })
 }

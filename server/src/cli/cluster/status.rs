@@ -18,7 +18,8 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  granary cluster status\n  granary cluster status --watch\n\nThe lag of a replica is in log entries behind its leader; `?` = the \
-                        leader did not say. A replica in brackets has no vote yet."
+                        leader did not say. A replica in brackets has no vote yet. CLOCK: how far \
+                        the silo's clock is ahead of the middle of all; `?` = not measured."
 )]
 pub struct StatusArgs {
     /// Again every second, until ctrl-C.
@@ -98,6 +99,7 @@ fn nodes(cluster: &v1::GetClusterResponse) -> Table {
         "OVERDUE",
         "OUTBOX",
         "WORKERS",
+        "CLOCK",
         "ZONE",
         "ADDRESS",
     ]);
@@ -112,6 +114,7 @@ fn nodes(cluster: &v1::GetClusterResponse) -> Table {
             node.overdue_reminders.to_string(),
             node.outbox_calls_open.to_string(),
             node.workers.to_string(),
+            clock(node.clock_off_ms),
             dash(&node.zone),
             node.address.clone(),
         ]);
@@ -138,6 +141,15 @@ fn shards(cluster: &v1::GetClusterResponse) -> Table {
     table
 }
 
+/// Below a tenth of a second clocks are as good as the same.
+fn clock(off_ms: Option<i64>) -> String {
+    match off_ms {
+        None => "?".to_owned(),
+        Some(off) if off.unsigned_abs() < 100 => "ok".to_owned(),
+        Some(off) => format!("{:+.1} s", off as f64 / 1_000.0),
+    }
+}
+
 fn replica(replica: &v1::ShardReplica) -> String {
     let lag = if replica.lag < 0 { "?".to_owned() } else { replica.lag.to_string() };
     if replica.voter { format!("{}: {lag}", replica.node) } else { format!("({}: {lag})", replica.node) }
@@ -150,6 +162,13 @@ fn dash(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// [FR-017]
+    #[test]
+    fn a_clock_that_is_off_is_shown_in_seconds() {
+        let shown = [None, Some(0), Some(-99), Some(100), Some(-300_040)].map(clock);
+        assert_eq!(shown, ["?", "ok", "ok", "+0.1 s", "-300.0 s"]);
+    }
 
     #[test]
     fn nodes_and_shards_are_shown_with_what_is_known() {
@@ -175,7 +194,7 @@ mod tests {
         let shown = text(&cluster, false, Style::plain());
         let lines: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[0].join(" "), "cluster c, book 7, said by node-1");
-        assert_eq!(lines[3], ["node-1", "up", "NO", "2", "0", "0", "0", "0", "0", "-", "http://a:1"]);
+        assert_eq!(lines[3], ["node-1", "up", "NO", "2", "0", "0", "0", "0", "0", "?", "-", "http://a:1"]);
         assert_eq!(lines[6], ["3", "-", "5", "0", "0", "0", "-", "node-1:", "0", "(node-2:", "?)"]);
         assert!(!text(&cluster, true, Style::plain()).contains("SHARD"));
     }
