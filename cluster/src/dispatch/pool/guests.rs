@@ -38,6 +38,12 @@ impl Pool {
         Placement { placed, room, stamp: self.stamp }
     }
 
+    /// The answer to an assignment that is not taken whoever it is for.
+    pub(crate) fn place_nothing(&mut self) -> Placement {
+        self.stamp += 1;
+        Placement { placed: false, room: 0, stamp: self.stamp }
+    }
+
     fn try_place(&mut self, from: NodeId, work: &Work) -> bool {
         let attempt = work.item.attempt;
         let id = work.lease.worker.as_str();

@@ -16,11 +16,13 @@ pub(super) struct Heard {
     life: u64,
     pub(super) process: u64,
     version: u64,
+    /// The latest of its clock that it told.
+    pub(super) now_ms: u64,
 }
 
 impl Heard {
     pub(super) fn forget(&mut self) {
-        *self = Self { life: self.life, process: self.process, ..Self::default() };
+        *self = Self { life: self.life, process: self.process, now_ms: self.now_ms, ..Self::default() };
     }
 }
 
@@ -41,6 +43,9 @@ impl State {
             acts.extend(tenants.edge_lost(from, now_ms));
         }
         let is_latest = tell.life == heard.life && tell.process == heard.process;
+        if is_latest {
+            heard.now_ms = heard.now_ms.max(tell.now_ms);
+        }
         // It begins again, and may not remember what it told before: so that is forgotten here too.
         let begins_again = is_latest && tell.hearing == 0 && tell.version > heard.version;
         if begins_again {

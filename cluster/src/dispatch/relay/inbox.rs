@@ -1,7 +1,9 @@
 //! Assignments of other owners, each batch taken once.
 //!
 //! A batch that comes again has the answer of the first time. An assignment of an earlier epoch than one that was heard of is
-//! refused for ever: the present owner may have said already that it never started.
+//! refused for ever: the present owner may have said already that it never started. So is one that was made long ago by this
+//! node's own clock, which it tells its owners and hears back: a process that was frozen finds assignments in its sockets
+//! whose leases have ended since, and whose steps are done elsewhere.
 
 use super::State;
 use super::wire::{stop, work};
@@ -11,12 +13,23 @@ use granary_proto::peers::parcel::What;
 use granary_proto::peers::{Assign, AssignAnswer, Parcel, Placed};
 use shard::NodeId;
 
+/// The part of a lease's time after which an assignment is too old to be handed out; in the rest of it the worker renews.
+const LATE_PART: u64 = 3;
+
 #[derive(Default)]
 pub(super) struct Inbox {
     life: u64,
     process: u64,
     number: u64,
     answer: AssignAnswer,
+}
+
+/// When a batch comes.
+#[derive(Clone, Copy)]
+struct At {
+    now_ms: u64,
+    /// How many share the room; `None` = it comes too late for work to be handed out.
+    owners: Option<u32>,
 }
 
 impl State {
@@ -45,8 +58,11 @@ impl State {
             let answer = if assign.number == inbox.number { inbox.answer.clone() } else { nothing };
             return (answer, acts);
         }
+        // One of an older build does not say.
+        let age_ms = if assign.heard_ms == 0 { 0 } else { now_ms.saturating_sub(assign.heard_ms) };
+        let at = At { owners: if age_ms > self.lease_ms / LATE_PART { None } else { Some(owners) }, now_ms };
         let parcels = assign.parcels.into_iter();
-        let placed = parcels.map(|parcel| self.take_parcel(from, parcel, tenants, owners, now_ms, &mut acts)).collect();
+        let placed = parcels.map(|parcel| self.take_parcel(from, parcel, tenants, at, &mut acts)).collect();
         let answer = AssignAnswer { placed, ..AssignAnswer::default() };
         if let Some(peer) = self.peers.get_mut(&from) {
             (peer.inbox.number, peer.inbox.answer) = (assign.number, answer.clone());
@@ -54,23 +70,14 @@ impl State {
         (answer, acts)
     }
 
-    fn take_parcel(
-        &mut self,
-        from: NodeId,
-        parcel: Parcel,
-        tenants: &Tenants,
-        owners: u32,
-        now_ms: u64,
-        acts: &mut Acts,
-    ) -> Placed {
+    fn take_parcel(&mut self, from: NodeId, parcel: Parcel, tenants: &Tenants, at: At, acts: &mut Acts) -> Placed {
         match parcel.what {
             Some(What::Work(told)) => {
                 let Some(work) = work(told) else {
                     tracing::warn!(from, "an assignment that cannot be read");
                     return Placed::default();
                 };
-                let Some(Placement { placed, room, stamp }) = self.place_work(from, &work, tenants, owners, now_ms)
-                else {
+                let Some(Placement { placed, room, stamp }) = self.place_work(from, &work, tenants, at) else {
                     return Placed::default();
                 };
                 Placed { placed, room, stamp }
@@ -79,7 +86,7 @@ impl State {
                 if let Some(stop) = stop(told)
                     && let Some(pool) = tenants.get(&stop.tenant)
                 {
-                    let actions = pool.lock().at(now_ms).stop_guest(&stop);
+                    let actions = pool.lock().at(at.now_ms).stop_guest(&stop);
                     acts.extend(actions.into_iter().map(|action| (stop.tenant.clone(), action)));
                 }
                 Placed::default()
@@ -89,20 +96,19 @@ impl State {
         }
     }
 
-    fn place_work(
-        &mut self,
-        from: NodeId,
-        work: &Work,
-        tenants: &Tenants,
-        owners: u32,
-        now_ms: u64,
-    ) -> Option<Placement> {
+    fn place_work(&mut self, from: NodeId, work: &Work, tenants: &Tenants, at: At) -> Option<Placement> {
         let known = self.leads.get(&work.shard).map(|(_, epoch)| *epoch).max(tenants.last_epoch(work.shard));
         if known.is_some_and(|epoch| epoch > work.epoch) {
             return None;
         }
         let pool = tenants.get(&work.grain.tenant)?;
-        let placement = pool.lock().at(now_ms).place(from, work, owners);
+        let mut pool = pool.lock();
+        let placement = match at.owners {
+            Some(owners) => pool.at(at.now_ms).place(from, work, owners),
+            // No room either, until it is told anew, and with it the clock.
+            None => pool.place_nothing(),
+        };
+        drop(pool);
         if let Some(peer) = self.peers.get_mut(&from) {
             peer.telling.told_in_answer(&work.grain.tenant, &work.lease.worker, placement.stamp);
         }

@@ -22,7 +22,8 @@ const NEVER_LEFT_MS_MAX: u64 = 5_000;
 /// Not bounded by itself: work in it was taken from room that the edge told, and a stop belongs to a lease.
 #[derive(Default)]
 pub(super) struct Lane {
-    waiting: VecDeque<Parcel>,
+    /// Each with what the edge's clock was at least when it was made.
+    waiting: VecDeque<(Parcel, u64)>,
     number: u64,
     batch: Option<Batch>,
     /// A task drives it.
@@ -33,6 +34,8 @@ struct Batch {
     number: u64,
     to_process: u64,
     parcels: Vec<Parcel>,
+    /// The edge's clock when the oldest parcel was made, at least.
+    heard_ms: u64,
     since_ms: u64,
     /// A try of it may have arrived.
     may_be_there: bool,
@@ -47,15 +50,16 @@ pub(crate) enum Step {
 
 impl Lane {
     /// `true`: nothing drives the lane, the caller is to begin.
-    pub(super) fn push(&mut self, parcel: Parcel) -> bool {
-        self.waiting.push_back(parcel);
+    pub(super) fn push(&mut self, parcel: Parcel, heard_ms: u64) -> bool {
+        self.waiting.push_back((parcel, heard_ms));
         !std::mem::replace(&mut self.is_driven, true)
     }
 
     fn fill(&mut self, to_process: u64, now_ms: u64) {
         let mut parcels = Vec::new();
         let mut bytes = 0;
-        while let Some(next) = self.waiting.front() {
+        let heard_ms = self.waiting.front().map_or(0, |(_, heard_ms)| *heard_ms);
+        while let Some((next, _)) = self.waiting.front() {
             let size = match next {
                 Parcel::Work(work) => work.item.body.len(),
                 Parcel::Stop(stop) => stop.reason.len(),
@@ -64,13 +68,14 @@ impl Lane {
                 break;
             }
             bytes += size;
-            parcels.extend(self.waiting.pop_front());
+            parcels.extend(self.waiting.pop_front().map(|(parcel, _)| parcel));
         }
         if parcels.is_empty() {
             return;
         }
         self.number += 1;
-        self.batch = Some(Batch { number: self.number, to_process, parcels, since_ms: now_ms, may_be_there: false });
+        let (number, since_ms) = (self.number, now_ms);
+        self.batch = Some(Batch { number, to_process, parcels, heard_ms, since_ms, may_be_there: false });
     }
 }
 
@@ -87,7 +92,8 @@ impl State {
             return None;
         };
         let parcels = batch.parcels.iter().map(parcel).collect();
-        Some(Assign { life, process, number: batch.number, to_process: batch.to_process, parcels })
+        let (number, to_process, heard_ms) = (batch.number, batch.to_process, batch.heard_ms);
+        Some(Assign { life, process, number, to_process, parcels, heard_ms })
     }
 
     pub(crate) fn batch_answered(

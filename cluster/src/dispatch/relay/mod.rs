@@ -98,6 +98,12 @@ impl State {
         }
     }
 
+    /// `true`: nothing drives the lane to that node, the caller is to begin.
+    pub(crate) fn send(&mut self, edge: NodeId, parcel: Parcel) -> bool {
+        let peer = self.peers.entry(edge).or_default();
+        peer.lane.push(parcel, peer.heard.now_ms)
+    }
+
     /// The peer is not to be reached, or is another process now.
     pub(crate) fn peer_lost(&mut self, node: NodeId, tenants: &Tenants, now_ms: u64) -> Acts {
         let Some(peer) = self.peers.get_mut(&node) else { return Acts::new() };
@@ -132,7 +138,7 @@ impl Relay {
 impl Dispatch {
     /// Puts it into the lane of that node.
     pub(super) fn send(self: &Arc<Self>, edge: NodeId, parcel: Parcel) {
-        let starts = self.relay.state.lock().peers.entry(edge).or_default().lane.push(parcel);
+        let starts = self.relay.state.lock().send(edge, parcel);
         if starts {
             tokio::spawn(drive_lane(self.clone(), edge));
         }

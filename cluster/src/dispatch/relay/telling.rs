@@ -88,6 +88,7 @@ impl State {
             process: *process,
             version: telling.version,
             hearing: telling.hearing,
+            now_ms,
             leads: led.iter().map(|led| led_shard(*led)).collect(),
             ..Tell::default()
         };

@@ -442,7 +442,7 @@ impl World {
                 }
                 Action::Send { edge, parcel } => {
                     let state = &mut self.nodes.get_mut(&node).expect("a node").state;
-                    if state.peers.entry(edge).or_default().lane.push(parcel) {
+                    if state.send(edge, parcel) {
                         self.put(Event::SendBatch { node, to: edge, process });
                     }
                 }

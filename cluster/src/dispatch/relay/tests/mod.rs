@@ -3,6 +3,7 @@
 
 mod bag;
 mod grains;
+mod late;
 mod turns;
 mod workers;
 
