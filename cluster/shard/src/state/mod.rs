@@ -14,6 +14,7 @@ pub mod memory;
 pub mod overlay;
 pub mod read;
 pub mod sled;
+pub mod sled_file;
 pub mod stop;
 pub mod store;
 pub mod turn;

@@ -7,6 +7,7 @@
 //! - `apply_batch` takes one lock for the whole process and costs three times the CPU; single inserts are enough, since
 //!   the log is replayed over whatever was written.
 //! - It may panic at open after a crash: [`super::guard`] opens it.
+//! - It gives old rows for what is damaged in the middle of its log: [`super::sled_file`] reads the file first.
 //!
 //! The calls that must not be used (`flush_async`, `apply_batch`, `transaction`, `watch_prefix`, `generate_id`) are
 //! refused by `clippy.toml`.
@@ -32,6 +33,7 @@ pub struct SledStore {
 
 impl SledStore {
     pub fn open(dir: &Path, cache_bytes: u64) -> Result<Self, Error> {
+        super::sled_file::check(dir)?;
         let db = ::sled::Config::new()
             .path(dir)
             .cache_capacity(cache_bytes)
