@@ -6,6 +6,7 @@ mod events;
 mod events_afar;
 mod handover;
 mod hops;
+mod late;
 mod lists;
 mod memory;
 mod outbox;
