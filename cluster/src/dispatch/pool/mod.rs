@@ -23,6 +23,7 @@ mod far;
 mod guests;
 mod leases;
 mod places;
+mod refused;
 mod sessions;
 mod sharing;
 #[cfg(test)]
@@ -40,6 +41,7 @@ use crate::Moment;
 use claims::{Claims, Key};
 use grain_contract::{Epoch, GrainId, Lease, QueueName, TenantId, WorkItem};
 use places::Queue;
+use refused::Refusals;
 use shard::{NodeId, ShardId};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -216,6 +218,7 @@ struct Far {
     stamp: u64,
     /// Assignments that the room does not count yet.
     sent: u32,
+    refusals: Refusals,
 }
 
 pub(crate) struct Pool {

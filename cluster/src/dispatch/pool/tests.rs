@@ -74,6 +74,34 @@ fn room_elsewhere_is_what_was_told_less_what_is_on_the_way() {
     assert!(pool.take(&"q".into(), [0; 16]).is_some());
 }
 
+/// [K9] Whatever room a refusal tells, the attempt does not go to the same worker again before there is word or time has gone
+/// by; another has it at once.
+#[test]
+fn a_refused_attempt_waits_for_word_or_goes_elsewhere() {
+    let refusal = Delivered::Refused { room: 2, stamp: 5 };
+    let mut pool = pool();
+    pool.hear_worker(9, far(1, 2, 1));
+    let work = sent(&mut pool, 1);
+    pool.delivered(9, &work, refusal);
+    assert_eq!(pool.take(&"q".into(), [0; 16]), None);
+    pool.hear_worker(9, far(1, 2, 4));
+    assert_eq!(pool.take(&"q".into(), [0; 16]), None, "said before the refusal");
+    assert_eq!(pool.enqueue(waiting(2)), []);
+    let actions = pool.hear_worker(9, far(1, 2, 6));
+    assert!(matches!(&actions[..], [Action::Claim { lease, .. }] if lease.worker == "far"), "{actions:?}");
+
+    let work = sent(&mut pool, 3);
+    pool.delivered(9, &work, Delivered::NotSent);
+    assert_eq!(pool.enqueue(waiting(4)), []);
+    let elsewhere = FarSession { worker: "elsewhere".into(), ..far(1, 1, 1) };
+    let actions = pool.hear_worker(8, elsewhere);
+    assert!(matches!(&actions[..], [Action::Claim { lease, .. }] if lease.worker == "elsewhere"), "{actions:?}");
+    assert_eq!(pool.enqueue(waiting(5)), []);
+    let actions = pool.at(10_000).tick();
+    let claims = actions.iter().filter(|it| matches!(it, Action::Claim { lease, .. } if lease.worker == "far"));
+    assert_eq!(claims.count(), 1, "{actions:?}");
+}
+
 /// [C3] What the edge says of an assignment, and what the grain hears of it.
 #[test]
 fn only_what_surely_never_arrived_was_never_started() {
