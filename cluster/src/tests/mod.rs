@@ -12,6 +12,7 @@ mod memory;
 mod outbox;
 mod pressure;
 mod reads_afar;
+mod relay_figures;
 mod reminders;
 mod takeover;
 mod wake;
