@@ -15,6 +15,43 @@ pub trait Clock: Send + Sync {
     fn sleep(&self, by: Duration) -> BoxFuture<'static, ()>;
 }
 
+/// A moment by both clocks.
+///
+/// A machine that is suspended goes on with the monotonic clock where it stood, and with the wall clock where the world is. A
+/// wall clock that is set says too much or too little. So of an age the greater of the two is believed, where to believe too
+/// much costs little, and too little is what must not be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moment {
+    pub(crate) monotonic_ms: u64,
+    wall: Timestamp,
+}
+
+impl Moment {
+    pub fn of(clock: &dyn Clock) -> Self {
+        Self { monotonic_ms: clock.monotonic_ms(), wall: clock.now() }
+    }
+
+    /// Milliseconds from an earlier moment to this one.
+    pub fn since(self, earlier: Self) -> u64 {
+        let by_wall = u64::try_from(self.wall.0.saturating_sub(earlier.wall.0)).unwrap_or(0);
+        self.monotonic_ms.saturating_sub(earlier.monotonic_ms).max(by_wall)
+    }
+
+    #[must_use]
+    pub(crate) fn earlier_by(self, ms: u64) -> Self {
+        let wall = Timestamp(self.wall.0.saturating_sub_unsigned(ms));
+        Self { monotonic_ms: self.monotonic_ms.saturating_sub(ms), wall }
+    }
+}
+
+#[cfg(test)]
+impl Moment {
+    /// Both clocks show the same.
+    pub(crate) fn at(ms: u64) -> Self {
+        Self { monotonic_ms: ms, wall: Timestamp(i64::try_from(ms).unwrap_or(i64::MAX)) }
+    }
+}
+
 /// The machine's clocks.
 pub struct SystemClock {
     start: tokio::time::Instant,
@@ -76,5 +113,30 @@ impl Clock for ManualClock {
         Box::pin(async move {
             let _ = elapsed.wait_for(|ms| *ms >= until).await;
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Moment;
+    use grain_contract::Timestamp;
+
+    /// How far each clock moved, and what the age is.
+    #[test]
+    fn of_an_age_the_greater_of_both_clocks_is_believed() {
+        let at = |monotonic_ms, wall| Moment { monotonic_ms, wall: Timestamp(wall) };
+        let earlier = at(1_000, 50_000);
+        let cases = [
+            ("both alike", at(1_700, 50_700), 700),
+            ("suspended", at(1_001, 80_000), 30_000),
+            ("set back", at(1_700, 20), 700),
+            ("set forward", at(1_700, 90_000), 40_000),
+            ("the same", earlier, 0),
+            ("before", at(900, 49_000), 0),
+        ];
+        for (what, now, age) in cases {
+            assert_eq!(now.since(earlier), age, "{what}");
+            assert_eq!(now.since(now.earlier_by(age)), age, "{what}");
+        }
     }
 }

@@ -47,7 +47,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use clock::{Clock, ManualClock, SystemClock};
+pub use clock::{Clock, ManualClock, Moment, SystemClock};
 pub use directory::Directory;
 pub use dispatch::{HeldAttempt, ToWorker, WorkerHello, WorkerSession};
 pub use events::{DeliveredEvent, EventReader, ReadEvents, ReadFrom, Scope};

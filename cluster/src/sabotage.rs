@@ -10,4 +10,6 @@ pub enum Sabotage {
     CommandRepeated,
     /// What a grain answers from memory leaves without a look at whether it is still owned here.
     ReadUnconfirmed,
+    /// An assignment that was claimed long ago is handed out by its owner all the same.
+    LateHandedOut,
 }

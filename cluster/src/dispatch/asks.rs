@@ -32,12 +32,14 @@ impl Dispatch {
         match action {
             Action::Claim { waiting, lease } => {
                 self.left_queue(&waiting);
+                let since = self.moment();
                 tokio::spawn(async move {
                     let Some(answer) = dispatch.ask_claim(&waiting.grain, waiting.item.attempt, &lease, false).await
                     else {
                         return;
                     };
-                    dispatch.with(&tenant, |pool| pool.claim_answered(waiting, lease, answer));
+                    let taking = dispatch.taking(true, since);
+                    dispatch.with(&tenant, |pool| pool.claim_answered(waiting, lease, answer, taking));
                 });
             }
             Action::Verify { grain, attempt, lease } => {

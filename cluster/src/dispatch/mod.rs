@@ -7,6 +7,7 @@
 mod asks;
 mod away;
 mod check;
+mod late;
 mod places;
 mod pool;
 mod relay;
@@ -139,8 +140,8 @@ impl Dispatch {
 
     pub(crate) fn offer(self: &Arc<Self>, led: (ShardId, Epoch), grain: &GrainId, item: WorkItem, places: &mut Places) {
         let Some(lease) = item.lease.clone() else { return self.enqueue(led, grain, item) };
-        let place = places.used(&lease);
-        self.with(&grain.tenant, |pool| pool.assign(led, grain, item, lease, place));
+        let taking = self.taking(places.used(&lease), places.since());
+        self.with(&grain.tenant, |pool| pool.assign(led, grain, item, lease, taking));
     }
 
     pub(crate) fn withdraw(self: &Arc<Self>, tenant: &TenantId, attempt: Uuid, interrupt: bool, reason: &str) {

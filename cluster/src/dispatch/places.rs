@@ -1,6 +1,7 @@
 //! The places that one turn took at workers.
 
 use super::Dispatch;
+use crate::Moment;
 use grain_contract::{Lease, Offers, QueueName, TenantId};
 use std::sync::Arc;
 
@@ -9,11 +10,12 @@ pub(crate) struct Places {
     dispatch: Arc<Dispatch>,
     tenant: TenantId,
     taken: Vec<Lease>,
+    pub(super) since: Moment,
 }
 
 impl Places {
     pub(crate) fn of(dispatch: &Arc<Dispatch>, tenant: &TenantId) -> Self {
-        Self { dispatch: dispatch.clone(), tenant: tenant.clone(), taken: Vec::new() }
+        Self { dispatch: dispatch.clone(), tenant: tenant.clone(), taken: Vec::new(), since: dispatch.moment() }
     }
 
     /// Whether this lease is one of the places taken here; it counts as used from now on.

@@ -1,6 +1,7 @@
 //! A connected worker's side of the dispatcher.
 
 use super::Dispatch;
+use crate::Moment;
 use grain_contract::{GrainId, Lease, TenantId, WorkItem};
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -14,6 +15,8 @@ pub enum ToWorker {
         grain: GrainId,
         item: WorkItem,
         lease: Lease,
+        /// Before the lease was committed.
+        since: Moment,
     },
     Interrupt {
         attempt: Uuid,
@@ -34,12 +37,41 @@ impl WorkerSession {
     /// The next thing to tell the worker; `None` once a later session of the same worker took over, at this silo or another,
     /// or this silo is about to stop and there are others to go to.
     pub async fn recv(&mut self) -> Option<ToWorker> {
-        self.receiver.recv().await
+        loop {
+            let message = self.receiver.recv().await?;
+            if self.is_in_time(&message, self.dispatch.moment()) {
+                return Some(message);
+            }
+        }
     }
 
     /// The same, as many as there are, up to `limit`; 0 = over.
     pub async fn recv_many(&mut self, into: &mut Vec<ToWorker>, limit: usize) -> usize {
-        self.receiver.recv_many(into, limit).await
+        let before = into.len();
+        // None of them may be in time; that is not the end of the session.
+        while into.len() == before {
+            if self.receiver.recv_many(into, limit).await == 0 {
+                break;
+            }
+            let now = self.dispatch.moment();
+            let mut at = 0;
+            into.retain(|message| {
+                at += 1;
+                at <= before || self.is_in_time(message, now)
+            });
+        }
+        into.len() - before
+    }
+
+    /// The last look before it leaves this process. What is late goes back as never started.
+    fn is_in_time(&self, message: &ToWorker, now: Moment) -> bool {
+        let ToWorker::Assign { grain, item, lease, since } = message else { return true };
+        if !self.dispatch.is_late(*since, now) {
+            return true;
+        }
+        tracing::warn!(%grain, attempt = %item.attempt, "claimed too long ago to be handed out; it is given back");
+        self.dispatch.with(&self.tenant, |pool| pool.not_handed_out(grain.clone(), item.attempt, lease.clone()));
+        false
     }
 
     /// Renews these leases; gives back those that are not the worker's any more.

@@ -30,6 +30,10 @@ impl Tenants {
         Self { lease_ms, pools: RwLock::default(), common: Mutex::default() }
     }
 
+    pub(crate) fn lease_ms(&self) -> u64 {
+        self.lease_ms
+    }
+
     /// `None` = no worker and no work of this tenant was ever seen here.
     pub(crate) fn get(&self, tenant: &TenantId) -> Option<Arc<Mutex<Pool>>> {
         self.pools.read().get(tenant).cloned()

@@ -78,6 +78,8 @@ pub(crate) struct MemoryStore {
     in_doubt: Mutex<Vec<Commit>>,
     /// A commit passes with one permit; plenty unless a test holds them.
     gate: Semaphore,
+    /// Commits that wait for one.
+    pub(crate) at_gate: AtomicUsize,
     /// Grains in the order of their commits.
     pub(crate) commits: Mutex<Vec<GrainId>>,
     pub(crate) loads: Mutex<HashMap<GrainId, usize>>,
@@ -119,6 +121,7 @@ impl MemoryStore {
             late: Mutex::default(),
             in_doubt: Mutex::default(),
             gate: Semaphore::new(OPEN_GATE),
+            at_gate: AtomicUsize::new(0),
             commits: Mutex::default(),
             loads: Mutex::default(),
             reminder_scans: AtomicUsize::new(0),
@@ -279,7 +282,10 @@ impl Store for MemoryStore {
         Box::pin(async move {
             // Where the disk would be waited for, others get their turn.
             tokio::task::yield_now().await;
-            self.gate.acquire().await.map_err(|_| Error::Closed)?.forget();
+            self.at_gate.fetch_add(1, Ordering::SeqCst);
+            let permit = self.gate.acquire().await;
+            self.at_gate.fetch_sub(1, Ordering::SeqCst);
+            permit.map_err(|_| Error::Closed)?.forget();
             let fault = self.faults.lock().pop_front();
             let late = self.late.lock().take();
             if let Some(late) = late {

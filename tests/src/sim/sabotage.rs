@@ -9,7 +9,7 @@ pub enum Sabotage {
     Silo(InSilo),
 }
 
-pub const ALL: [Sabotage; 7] = [
+pub const ALL: [Sabotage; 8] = [
     Sabotage::Store(InStore::EpochUnchecked),
     Sabotage::Store(InStore::RevisionUnchecked),
     Sabotage::Silo(InSilo::CursorAhead),
@@ -17,6 +17,7 @@ pub const ALL: [Sabotage; 7] = [
     Sabotage::Silo(InSilo::CommandRepeated),
     Sabotage::Store(InStore::VoteUnsynced),
     Sabotage::Silo(InSilo::ReadUnconfirmed),
+    Sabotage::Silo(InSilo::LateHandedOut),
 ];
 
 impl Sabotage {

@@ -1,6 +1,6 @@
 //! Workers that are connected to other nodes, as their owners hear of them.
 
-use super::{Action, Delivery, Far, GuestHeld, Leased, Parcel, Pool, Seat, Standing, Stop, Worker};
+use super::{Action, Delivery, Far, GuestHeld, Leased, Parcel, Pool, Refusals, Seat, Standing, Stop, Worker};
 use grain_contract::QueueName;
 use shard::{NodeId, ShardId};
 use std::sync::Arc;
@@ -37,6 +37,7 @@ impl Pool {
                 Seat::Far(far) if far.edge == edge => {
                     if told.stamp > far.stamp {
                         (far.room, far.stamp) = (told.room, told.stamp);
+                        far.refusals.heard();
                     }
                     if let Some(queues) = told.queues {
                         worker.queues = queues;
@@ -54,7 +55,8 @@ impl Pool {
         self.supersede(&id, told.session);
         if let Some(worker) = self.workers.get_mut(&id).filter(|_| !told.gone) {
             worker.queues = told.queues.unwrap_or_default();
-            worker.seat = Seat::Far(Far { edge, room: told.room, stamp: told.stamp, sent: 0 });
+            let (room, stamp, refusals) = (told.room, told.stamp, Refusals::default());
+            worker.seat = Seat::Far(Far { edge, room, stamp, sent: 0, refusals });
         }
         let mut actions = self.settle(&id);
         actions.extend(self.has_room_again(&id));

@@ -5,7 +5,7 @@
 
 use super::claims::Key;
 use super::{Action, Delivery, Guest, Leased, Listed, Pool, Seat, Standing, Stop, Work, Worker};
-use crate::ToWorker;
+use crate::{Moment, ToWorker};
 use grain_contract::{GrainId, Lease};
 use shard::{NodeId, ShardId};
 use uuid::Uuid;
@@ -29,9 +29,10 @@ pub(crate) struct GuestHeld {
 }
 
 impl Pool {
-    /// An assignment of another owner; `owners`: how many share the room. The caller has checked that its epoch is in force.
-    pub(crate) fn place(&mut self, from: NodeId, work: &Work, owners: u32) -> Placement {
-        let placed = self.try_place(from, work);
+    /// An assignment of another owner; `owners`: how many share the room, `since`: before it was claimed. The caller has
+    /// checked that its epoch is in force and that it is not late.
+    pub(crate) fn place(&mut self, from: NodeId, work: &Work, owners: u32, since: Moment) -> Placement {
+        let placed = self.try_place(from, work, since);
         self.note_room(&work.lease.worker);
         self.stamp += 1;
         let room = self.room_for(&work.lease.worker, from, owners);
@@ -44,7 +45,7 @@ impl Pool {
         Placement { placed: false, room: 0, stamp: self.stamp }
     }
 
-    fn try_place(&mut self, from: NodeId, work: &Work) -> bool {
+    fn try_place(&mut self, from: NodeId, work: &Work, since: Moment) -> bool {
         let attempt = work.item.attempt;
         let id = work.lease.worker.as_str();
         if self.led.contains_key(&work.shard) {
@@ -66,7 +67,7 @@ impl Pool {
             None => return false,
         }
         let (grain, item, lease) = (work.grain.clone(), work.item.clone(), work.lease.clone());
-        let assignment = ToWorker::Assign { grain, item, lease };
+        let assignment = ToWorker::Assign { grain, item, lease, since };
         if here.sender.as_ref().is_none_or(|sender| sender.send(assignment).is_err()) {
             return false;
         }

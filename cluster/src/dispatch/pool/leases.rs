@@ -83,6 +83,7 @@ impl Pool {
             && far.edge == edge
         {
             far.sent = far.sent.saturating_sub(1);
+            far.refusals.answered(answer, self.now_ms);
             if let Delivered::Placed { room, stamp } | Delivered::Refused { room, stamp } = answer
                 && stamp > far.stamp
             {
@@ -145,6 +146,7 @@ impl Pool {
         }
         actions.extend(self.end_silent_guests());
         actions.extend(self.end_promises());
+        actions.extend(self.end_pauses());
         let leased = self.leases.values().map(|leased| leased.lease.worker.as_str());
         let holding: HashSet<&str> = leased.chain(self.guests.values().map(|g| g.lease.worker.as_str())).collect();
         self.workers

@@ -23,6 +23,7 @@ mod far;
 mod guests;
 mod leases;
 mod places;
+mod refused;
 mod sessions;
 mod sharing;
 #[cfg(test)]
@@ -36,9 +37,11 @@ pub(crate) use sessions::Listed;
 pub(crate) use sharing::RoomTold;
 
 use super::ToWorker;
+use crate::Moment;
 use claims::{Claims, Key};
 use grain_contract::{Epoch, GrainId, Lease, QueueName, TenantId, WorkItem};
 use places::Queue;
+use refused::Refusals;
 use shard::{NodeId, ShardId};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -86,6 +89,17 @@ pub(crate) struct Stop {
     pub(crate) reason: String,
     /// It is the worker's no more, so its place is free.
     pub(crate) lost: bool,
+}
+
+/// How a lease was made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taking {
+    /// A place was taken for it here, before its commit.
+    pub(crate) place: bool,
+    /// Before its commit too.
+    pub(crate) since: Moment,
+    /// That is so long ago that it may be over elsewhere.
+    pub(crate) is_late: bool,
 }
 
 /// Work without a worker.
@@ -204,6 +218,7 @@ struct Far {
     stamp: u64,
     /// Assignments that the room does not count yet.
     sent: u32,
+    refusals: Refusals,
 }
 
 pub(crate) struct Pool {

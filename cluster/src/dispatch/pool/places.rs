@@ -94,6 +94,7 @@ impl Worker {
                 let promised: u32 = here.promises.values().map(|(places, _)| *places).sum();
                 here.capacity.saturating_sub(self.taken + here.placed + promised)
             }
+            Seat::Far(far) if far.refusals.is_pausing() => 0,
             Seat::Far(far) => far.room.saturating_sub(self.taken + far.sent),
             Seat::Here(_) | Seat::Away => 0,
         }

@@ -138,19 +138,27 @@ impl Pool {
         self.news = true;
         let mut actions = Vec::new();
         for message in unread {
-            let ToWorker::Assign { grain, item, lease } = message else { continue };
-            let attempt = item.attempt;
-            let key = (attempt, lease.token);
-            match self.leases.get(key).map(|leased| leased.standing) {
-                Some(Standing::Held) => actions.extend(self.end(key, true)),
-                Some(_) => {}
-                None if self.forget_guest(key).is_some() => {
-                    actions.push(Action::Expired { grain, attempt, lease, never_started: true });
-                }
-                None => {}
+            if let ToWorker::Assign { grain, item, lease, .. } = message {
+                actions.extend(self.not_handed_out(grain, item.attempt, lease));
             }
         }
         actions
+    }
+
+    /// It was on its way to a worker that is, or was, connected here, and will not leave this process.
+    pub(crate) fn not_handed_out(&mut self, grain: GrainId, attempt: Uuid, lease: Lease) -> Vec<Action> {
+        let key = (attempt, lease.token);
+        match self.leases.get(key).map(|leased| leased.standing) {
+            Some(Standing::Held | Standing::Verifying) => self.end(key, true),
+            Some(Standing::Interrupted) => self.forget(key),
+            Some(Standing::Expiring) => self.free_place(key),
+            None => {
+                let Some(worker) = self.forget_guest(key) else { return Vec::new() };
+                let mut actions = vec![Action::Expired { grain, attempt, lease, never_started: true }];
+                actions.extend(self.has_room_again(&worker));
+                actions
+            }
+        }
     }
 
     /// Gives back those that are not this worker's any more.

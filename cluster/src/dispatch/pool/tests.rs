@@ -7,6 +7,15 @@ const SHARD: ShardId = ShardId(0);
 /// Led by somebody else.
 const OTHER: ShardId = ShardId(1);
 
+/// Its place was taken a moment ago.
+fn taken() -> Taking {
+    Taking { place: true, since: now(), is_late: false }
+}
+
+fn now() -> Moment {
+    Moment::at(0)
+}
+
 fn pool() -> Pool {
     Pool::new(LEASE_MS, &HashMap::from([(SHARD, EPOCH)]), &HashSet::new())
 }
@@ -36,7 +45,7 @@ fn guest_work(n: u128, session: u64, token: u8) -> Work {
 /// Sends work to a worker elsewhere, and gives it.
 fn sent(pool: &mut Pool, n: u128) -> Work {
     let lease = pool.take(&"q".into(), [7; 16]).expect("a place");
-    let actions = pool.assign((SHARD, EPOCH), &grain(), item(n), lease, true);
+    let actions = pool.assign((SHARD, EPOCH), &grain(), item(n), lease, taken());
     let [Action::Send { edge: 9, parcel: Parcel::Work(work) }] = &actions[..] else { panic!("{actions:?}") };
     work.clone()
 }
@@ -65,6 +74,34 @@ fn room_elsewhere_is_what_was_told_less_what_is_on_the_way() {
     assert!(pool.take(&"q".into(), [0; 16]).is_some());
 }
 
+/// [K9] Whatever room a refusal tells, the attempt does not go to the same worker again before there is word or time has gone
+/// by; another has it at once.
+#[test]
+fn a_refused_attempt_waits_for_word_or_goes_elsewhere() {
+    let refusal = Delivered::Refused { room: 2, stamp: 5 };
+    let mut pool = pool();
+    pool.hear_worker(9, far(1, 2, 1));
+    let work = sent(&mut pool, 1);
+    pool.delivered(9, &work, refusal);
+    assert_eq!(pool.take(&"q".into(), [0; 16]), None);
+    pool.hear_worker(9, far(1, 2, 4));
+    assert_eq!(pool.take(&"q".into(), [0; 16]), None, "said before the refusal");
+    assert_eq!(pool.enqueue(waiting(2)), []);
+    let actions = pool.hear_worker(9, far(1, 2, 6));
+    assert!(matches!(&actions[..], [Action::Claim { lease, .. }] if lease.worker == "far"), "{actions:?}");
+
+    let work = sent(&mut pool, 3);
+    pool.delivered(9, &work, Delivered::NotSent);
+    assert_eq!(pool.enqueue(waiting(4)), []);
+    let elsewhere = FarSession { worker: "elsewhere".into(), ..far(1, 1, 1) };
+    let actions = pool.hear_worker(8, elsewhere);
+    assert!(matches!(&actions[..], [Action::Claim { lease, .. }] if lease.worker == "elsewhere"), "{actions:?}");
+    assert_eq!(pool.enqueue(waiting(5)), []);
+    let actions = pool.at(10_000).tick();
+    let claims = actions.iter().filter(|it| matches!(it, Action::Claim { lease, .. } if lease.worker == "far"));
+    assert_eq!(claims.count(), 1, "{actions:?}");
+}
+
 /// [C3] What the edge says of an assignment, and what the grain hears of it.
 #[test]
 fn only_what_surely_never_arrived_was_never_started() {
@@ -86,6 +123,55 @@ fn only_what_surely_never_arrived_was_never_started() {
     }
 }
 
+/// [C3] [K7] Claimed too long ago, it goes nowhere, wherever its worker is, and the place is free.
+#[test]
+fn what_is_late_is_given_back_by_its_owner() {
+    let late = Taking { is_late: true, ..taken() };
+    for is_far in [false, true] {
+        let mut pool = pool();
+        let (mut near, _) = pool.connect("near", 1, vec![if is_far { "other" } else { "q" }.into()], 1, &[]);
+        pool.hear_worker(9, far(1, 1, 1));
+        let lease = pool.take(&"q".into(), [7; 16]).expect("a place");
+        assert_eq!(lease.worker, if is_far { "far" } else { "near" });
+        let actions = pool.assign((SHARD, EPOCH), &grain(), item(1), lease.clone(), late);
+        assert_eq!((never_started(&actions), actions.len()), (vec![1], 1), "and nothing is sent");
+        assert!(near.try_recv().is_err());
+        assert_eq!(pool.expiry_told(Uuid::from_u128(1), &lease), []);
+        assert_eq!((pool.leases(), pool.take(&"q".into(), [8; 16]).map(|l| l.worker)), (0, Some(lease.worker)));
+    }
+}
+
+/// [C3] [K7] What the last look before the worker's stream keeps back, in whatever state it is meanwhile.
+#[test]
+fn what_is_not_handed_out_leaves_nothing_behind() {
+    for (what, is_told) in
+        [("ours", true), ("taken in", true), ("not wanted", false), ("over", false), ("a guest", true)]
+    {
+        let mut pool = pool();
+        let (_session, _) = pool.connect("w", 1, vec!["q".into()], 1, &[]);
+        let work = guest_work(1, 1, 1);
+        let (attempt, lease) = (work.item.attempt, work.lease.clone());
+        if matches!(what, "a guest" | "taken in") {
+            assert!(pool.place(2, &work, 3, now()).placed);
+        } else {
+            let place = pool.take(&"q".into(), lease.token).expect("a place");
+            assert_eq!(place, lease);
+            pool.assign((SHARD, EPOCH), &grain(), item(1), place, taken());
+        }
+        match what {
+            "taken in" => drop(pool.opened(OTHER, EPOCH)),
+            "not wanted" => drop(pool.withdraw(attempt, true, "cancelled")),
+            "over" => drop(pool.at(LEASE_MS).tick()),
+            _ => {}
+        }
+        let told = never_started(&pool.not_handed_out(grain(), attempt, lease.clone()));
+        assert_eq!(told.len(), usize::from(is_told), "{what}");
+        pool.expiry_told(attempt, &lease);
+        assert_eq!((pool.leases(), pool.not_handed_out(grain(), attempt, lease)), (0, Vec::new()), "{what}");
+        assert!(pool.take(&"q".into(), [9; 16]).is_some(), "{what}: the place is free");
+    }
+}
+
 /// [C3] Of a worker elsewhere nothing is concluded before its node has told all.
 #[test]
 fn an_expected_lease_waits_until_the_edge_has_told_all() {
@@ -104,10 +190,10 @@ fn an_expected_lease_waits_until_the_edge_has_told_all() {
 fn a_worker_with_one_place_never_gets_two() {
     let mut pool = pool();
     let (mut receiver, _) = pool.connect("w", 1, vec!["q".into()], 1, &[]);
-    assert!(pool.place(2, &guest_work(1, 1, 1), 3).placed);
-    assert!(!pool.place(3, &guest_work(2, 1, 2), 3).placed);
+    assert!(pool.place(2, &guest_work(1, 1, 1), 3, now()).placed);
+    assert!(!pool.place(3, &guest_work(2, 1, 2), 3, now()).placed);
     assert_eq!(pool.take(&"q".into(), [0; 16]), None);
-    assert!(pool.place(2, &guest_work(1, 1, 1), 3).placed, "the same again has its place already");
+    assert!(pool.place(2, &guest_work(1, 1, 1), 3, now()).placed, "the same again has its place already");
     let messages = std::iter::from_fn(|| receiver.try_recv().ok()).count();
     assert_eq!(messages, 1);
     pool.finished("w", Uuid::from_u128(1));
@@ -121,8 +207,8 @@ fn an_assignment_for_an_earlier_session_is_refused() {
     let mut pool = pool();
     let _first = pool.connect("w", 1, vec!["q".into()], 4, &[]);
     let _second = pool.connect("w", 2, vec!["q".into()], 4, &[]);
-    assert!(!pool.place(2, &guest_work(1, 1, 1), 3).placed);
-    assert!(pool.place(2, &guest_work(1, 2, 1), 3).placed);
+    assert!(!pool.place(2, &guest_work(1, 1, 1), 3, now()).placed);
+    assert!(pool.place(2, &guest_work(1, 2, 1), 3, now()).placed);
 }
 
 /// [K9] Work that waits at several owners gets places in turn, those here among them.
@@ -173,7 +259,7 @@ fn what_workers_hold_outlives_a_change_of_owners() {
     let mut pool = pool();
     let _session = pool.connect("w", 1, vec!["q".into()], 2, &[]);
     let lease = pool.take(&"q".into(), [1; 16]).expect("a place");
-    pool.assign((SHARD, EPOCH), &grain(), item(1), lease.clone(), true);
+    pool.assign((SHARD, EPOCH), &grain(), item(1), lease.clone(), taken());
     pool.left(SHARD);
     assert_eq!((pool.leases(), pool.renew("w", &[Uuid::from_u128(1)])), (0, Vec::new()));
     let (told, all) = pool.guests_to_tell(&|shard| shard == SHARD, 10);

@@ -1,21 +1,21 @@
 //! Work on its way to a worker: offered, waiting, claimed, withdrawn.
 
 use super::places::session_of;
-use super::{Action, Claimed, Delivery, Leased, Parcel, Pool, Seat, Standing, Waiting, Work};
+use super::{Action, Claimed, Delivery, Leased, Parcel, Pool, Seat, Standing, Taking, Waiting, Work};
 use crate::ToWorker;
 use grain_contract::{Epoch, GrainId, Lease, WorkItem};
 use shard::ShardId;
 use uuid::Uuid;
 
 impl Pool {
-    /// Leased in a commit of this epoch. `place`: it was taken here before that commit.
+    /// Leased in a commit of this epoch.
     pub(crate) fn assign(
         &mut self,
         (shard, epoch): (ShardId, Epoch),
         grain: &GrainId,
         item: WorkItem,
         lease: Lease,
-        place: bool,
+        Taking { place, since, is_late }: Taking,
     ) -> Vec<Action> {
         let known = self.leases.get((item.attempt, lease.token));
         let sent_already = known.is_some_and(|l| l.lease == lease && l.standing == Standing::Held);
@@ -43,9 +43,9 @@ impl Pool {
             // In a later session than the lease was made in, it is not handed out: see `token_in`.
             let is_same_session = worker.session == session_of(&lease.token);
             match &mut worker.seat {
-                _ if !is_same_session => {}
+                _ if !is_same_session || is_late => {}
                 Seat::Here(here) => {
-                    let assignment = ToWorker::Assign { grain: grain.clone(), item, lease: lease.clone() };
+                    let assignment = ToWorker::Assign { grain: grain.clone(), item, lease: lease.clone(), since };
                     let sent = here.sender.as_ref().is_some_and(|sender| sender.send(assignment).is_ok());
                     here.placed += u32::from(sent);
                     leased.has_place = sent;
@@ -62,9 +62,14 @@ impl Pool {
             }
         }
         if leased.session == 0 && leased.delivery != Delivery::UnderWay {
-            // The worker went away, or came anew, between the taking and the commit: nothing can have begun.
+            // The worker went away, or came anew, between the taking and the commit, or that was long ago: nothing can have
+            // begun.
             leased.standing = Standing::Expiring;
+            let worker = lease.worker.clone();
             actions.push(Action::Expired { grain: grain.clone(), attempt, lease, never_started: true });
+            self.leases.put(attempt, leased);
+            actions.extend(self.has_room_again(&worker));
+            return actions;
         }
         self.leases.put(attempt, leased);
         actions
@@ -119,14 +124,20 @@ impl Pool {
     }
 
     /// The grain has answered a claim.
-    pub(crate) fn claim_answered(&mut self, waiting: Waiting, lease: Lease, answer: Claimed) -> Vec<Action> {
+    pub(crate) fn claim_answered(
+        &mut self,
+        waiting: Waiting,
+        lease: Lease,
+        answer: Claimed,
+        taking: Taking,
+    ) -> Vec<Action> {
         let attempt = waiting.item.attempt;
         // Another token: the shard was lost and led again meanwhile, and this is an answer to what was asked before.
         let asked = self.claiming.get(&attempt).is_some_and(|claiming| claiming.token == lease.token);
         let claiming = if asked { self.claiming.remove(&attempt) } else { None };
         match (answer, claiming.map(|claiming| (claiming.epoch, claiming.withdrawn))) {
             (Claimed::Yes, Some((epoch, None))) => {
-                self.assign((waiting.shard, epoch), &waiting.grain, waiting.item, lease, true)
+                self.assign((waiting.shard, epoch), &waiting.grain, waiting.item, lease, taking)
             }
             // Leased, and withdrawn before it was sent: the grain waits for a word of a worker that never got it. Or leased
             // under a leadership that is over: nobody watches over a lease that nobody was sent.

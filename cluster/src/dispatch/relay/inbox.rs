@@ -7,14 +7,13 @@
 
 use super::State;
 use super::wire::{stop, work};
+use crate::Moment;
+use crate::dispatch::late::is_late;
 use crate::dispatch::pool::{Placement, Work};
 use crate::dispatch::tenants::{Acts, Tenants};
 use granary_proto::peers::parcel::What;
 use granary_proto::peers::{Assign, AssignAnswer, Parcel, Placed};
 use shard::NodeId;
-
-/// The part of a lease's time after which an assignment is too old to be handed out; in the rest of it the worker renews.
-const LATE_PART: u64 = 3;
 
 #[derive(Default)]
 pub(super) struct Inbox {
@@ -28,6 +27,8 @@ pub(super) struct Inbox {
 #[derive(Clone, Copy)]
 struct At {
     now_ms: u64,
+    /// Before its parcels were made.
+    since: Moment,
     /// How many share the room; `None` = it comes too late for work to be handed out.
     owners: Option<u32>,
 }
@@ -39,7 +40,7 @@ impl State {
         assign: Assign,
         tenants: &Tenants,
         owners: u32,
-        now_ms: u64,
+        now: Moment,
     ) -> (AssignAnswer, Acts) {
         let mut acts = Acts::new();
         let nothing = AssignAnswer { out_of_date: true, ..AssignAnswer::default() };
@@ -59,8 +60,9 @@ impl State {
             return (answer, acts);
         }
         // One of an older build does not say.
-        let age_ms = if assign.heard_ms == 0 { 0 } else { now_ms.saturating_sub(assign.heard_ms) };
-        let at = At { owners: if age_ms > self.lease_ms / LATE_PART { None } else { Some(owners) }, now_ms };
+        let age_ms = if assign.heard_ms == 0 { 0 } else { now.monotonic_ms.saturating_sub(assign.heard_ms) };
+        let owners = if is_late(age_ms, self.lease_ms) { None } else { Some(owners) };
+        let at = At { owners, since: now.earlier_by(age_ms), now_ms: now.monotonic_ms };
         let parcels = assign.parcels.into_iter();
         let placed = parcels.map(|parcel| self.take_parcel(from, parcel, tenants, at, &mut acts)).collect();
         let answer = AssignAnswer { placed, ..AssignAnswer::default() };
@@ -104,7 +106,7 @@ impl State {
         let pool = tenants.get(&work.grain.tenant)?;
         let mut pool = pool.lock();
         let placement = match at.owners {
-            Some(owners) => pool.at(at.now_ms).place(from, work, owners),
+            Some(owners) => pool.at(at.now_ms).place(from, work, owners, at.since),
             // No room either, until it is told anew, and with it the clock.
             None => pool.place_nothing(),
         };

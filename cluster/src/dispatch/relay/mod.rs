@@ -318,7 +318,8 @@ impl RelayService {
             ASSIGN => {
                 let assign = Assign::decode(body).map_err(unreadable)?;
                 let owners = dispatch.owners();
-                let (answer, acts) = dispatch.relay.state.lock().place(from, assign, &dispatch.tenants, owners, now_ms);
+                let now = dispatch.moment();
+                let (answer, acts) = dispatch.relay.state.lock().place(from, assign, &dispatch.tenants, owners, now);
                 dispatch.follow_up(acts);
                 Ok(answer.encode_to_vec().into())
             }

@@ -120,7 +120,7 @@ impl Worker {
 
     fn heard(&mut self, life: &Life, message: ToWorker, asks: &mpsc::UnboundedSender<Tell>) {
         match message {
-            ToWorker::Assign { grain, item, lease } => {
+            ToWorker::Assign { grain, item, lease, .. } => {
                 let Ok(mut assignment) = v1::Assignment::decode(&*item.body) else {
                     return self.yard.court.complain("an assignment does not decode");
                 };

@@ -2,6 +2,7 @@
 
 use super::grains::Rows;
 use super::workers::{Session, Worker};
+use crate::Moment;
 use crate::dispatch::pool::{Action, Pool, Waiting};
 use crate::dispatch::relay::State;
 use crate::dispatch::relay::lane::Step;
@@ -313,7 +314,7 @@ impl World {
                 let now_ms = self.now_ms;
                 let node = self.nodes.get_mut(&to).expect("a node");
                 let owners = u32::try_from(NODES).expect("few");
-                let (answer, acts) = node.state.place(from, assign, &node.tenants.clone(), owners, now_ms);
+                let (answer, acts) = node.state.place(from, assign, &node.tenants.clone(), owners, Moment::at(now_ms));
                 self.follow(to, acts);
                 if self.is_calm || !self.chance(5) {
                     self.put(Event::Assigned { to: from, about: to, process, id, answer: Ok(answer) });

@@ -1,9 +1,9 @@
 //! Assignments that an edge finds long after they were made.
 
 use super::super::State;
-use crate::ToWorker;
 use crate::dispatch::pool::{Parcel, Work};
 use crate::dispatch::tenants::Tenants;
+use crate::{Moment, ToWorker};
 use grain_contract::{Epoch, GrainId, Lease, TenantId, WorkItem};
 use granary_proto::peers::{Assign, AssignAnswer};
 use shard::{NodeId, ShardId};
@@ -55,7 +55,7 @@ impl Pair {
     }
 
     fn place(&mut self, batch: &Assign, edge_ms: u64) -> AssignAnswer {
-        self.edge.0.place(OWNER, batch.clone(), &self.edge.1, 1, edge_ms).0
+        self.edge.0.place(OWNER, batch.clone(), &self.edge.1, 1, Moment::at(edge_ms)).0
     }
 
     fn given(&mut self) -> usize {

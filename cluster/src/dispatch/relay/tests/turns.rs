@@ -2,7 +2,8 @@
 
 use super::bag::{Event, QUEUES, SHARDS, TENANTS, World};
 use super::grains::Attempt;
-use crate::dispatch::pool::{Claimed, Waiting};
+use crate::Moment;
+use crate::dispatch::pool::{Claimed, Taking, Waiting};
 use crate::placement::home_of;
 use grain_contract::{Epoch, GrainId, Lease, TenantId};
 use rand::RngExt as _;
@@ -52,7 +53,8 @@ impl World {
         let item = attempt.item(id);
         let is_owner = self.rows.is_owner(led.0, node, epoch);
         if let Some(lease) = took {
-            return self.with(node, &grain.tenant, |pool| pool.assign(led, &grain, item, lease, true));
+            let taking = Taking { place: true, since: Moment::at(self.now_ms), is_late: self.is_late() };
+            return self.with(node, &grain.tenant, |pool| pool.assign(led, &grain, item, lease, taking));
         }
         // Turns of a grain never overlap: what follows the one before comes first.
         let follows = |event: &Event| {
@@ -74,6 +76,11 @@ impl World {
         });
     }
 
+    /// The node stood still between the commit and what follows it.
+    fn is_late(&mut self) -> bool {
+        !self.is_calm && self.chance(5)
+    }
+
     pub(super) fn claim(&mut self, node: NodeId, process: u64, epoch: Option<Epoch>, waiting: Waiting, lease: Lease) {
         if !self.is_of(node, process) {
             return;
@@ -82,7 +89,8 @@ impl World {
             return self.put(Event::Claim { node, process, epoch, waiting, lease });
         };
         let tenant = waiting.grain.tenant.clone();
-        self.with(node, &tenant, |pool| pool.claim_answered(waiting, lease, answer));
+        let taking = Taking { place: true, since: Moment::at(self.now_ms), is_late: self.is_late() };
+        self.with(node, &tenant, |pool| pool.claim_answered(waiting, lease, answer, taking));
     }
 
     pub(super) fn verify(&mut self, node: NodeId, process: u64, epoch: Option<Epoch>, attempt: Uuid, lease: Lease) {

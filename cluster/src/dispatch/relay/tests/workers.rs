@@ -118,7 +118,7 @@ impl World {
         let Some(session) = &mut worker.at else { return };
         while let Ok(message) = session.receiver.try_recv() {
             match message {
-                ToWorker::Assign { grain, item, lease } => {
+                ToWorker::Assign { grain, item, lease, .. } => {
                     let seed = self.seed;
                     assert!(!self.rows.unstarted.contains(&lease.token), "seed {seed}: handed out after all");
                     self.rows.started.insert(lease.token);
