@@ -223,7 +223,9 @@ impl Turns {
             tracing::error!(grain = %self.id, what = %corrupt, "the rows of a grain cannot be read; it is set aside");
             Rejection::new(Code::Quarantined, format!("Expected rows that this build can read, but {corrupt}."))
         })?;
-        let reminders = rows.reminders.into_iter().collect();
+        let reminders: BTreeMap<_, _> = rows.reminders.into_iter().collect();
+        let key = |name: &String| Key { grain: self.id.clone(), name: name.clone() };
+        self.room.reminders.committed(reminders.iter().map(|(name, due)| Change::Stands(key(name), *due)));
         self.loaded = Some(Loaded { grain, revision: rows.revision, reminders });
         Ok(())
     }

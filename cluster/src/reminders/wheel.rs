@@ -22,6 +22,9 @@ pub(crate) struct Key {
 pub(crate) enum Change {
     Set(Key, Timestamp),
     Cleared(Key),
+    /// It stood in the rows when its grain was read. That heals what a commit did whose outcome was not known: it set a
+    /// reminder that nobody told the wheel of, behind where scans have been.
+    Stands(Key, Timestamp),
 }
 
 /// One reminder on its way to its grain.
@@ -75,6 +78,17 @@ impl Wheel {
                 self.disarm(&key);
                 self.firing.remove(&key);
             }
+            Change::Stands(key, due) if due <= self.scanned_until => self.arm_if_new(key, due),
+            Change::Stands(..) => {}
+        }
+    }
+
+    /// What is armed or firing already keeps its place and its pause.
+    fn arm_if_new(&mut self, key: Key, due: Timestamp) {
+        let known =
+            self.firing.get(&key) == Some(&due) || self.armed.get(&key).is_some_and(|(armed, _)| armed.due == due);
+        if !known {
+            self.arm(key, due, due, 0);
         }
     }
 
@@ -105,12 +119,7 @@ impl Wheel {
             self.scanned_until = until;
         }
         for record in records {
-            let key = Key { grain: record.grain, name: record.name };
-            let known = self.firing.get(&key) == Some(&record.due)
-                || self.armed.get(&key).is_some_and(|(armed, _)| armed.due == record.due);
-            if !known {
-                self.arm(key, record.due, record.due, 0);
-            }
+            self.arm_if_new(Key { grain: record.grain, name: record.name }, record.due);
         }
     }
 
@@ -274,6 +283,25 @@ mod tests {
         assert_eq!(wheel.scan_after(), Some(record("b", 5)));
         wheel.scanned(vec![record("c", 5)], Timestamp(1_000), 2);
         assert_eq!(wheel.scan_after().map(|r| r.due), Some(Timestamp(1_000)));
+    }
+
+    /// What stands in the rows of a grain that is read: armed if the wheel should know it and does not.
+    #[test]
+    fn what_stands_is_armed_once_and_keeps_its_pause() {
+        let mut wheel = scanned_to(100);
+        wheel.apply(Change::Stands(key("later"), Timestamp(101)));
+        assert_eq!(wheel.armed(), 0, "a scan will find it");
+        wheel.apply(Change::Stands(key("a"), Timestamp(5)));
+        wheel.apply(Change::Stands(key("a"), Timestamp(5)));
+        assert_eq!((wheel.armed(), wheel.order.len()), (1, 1));
+        let firing = wheel.pop_due(Timestamp(5)).expect("due");
+        wheel.apply(Change::Stands(key("a"), Timestamp(5)));
+        assert_eq!(wheel.armed(), 0, "it is on its way");
+        wheel.failed(firing, Timestamp(50));
+        wheel.apply(Change::Stands(key("a"), Timestamp(5)));
+        assert_eq!(wheel.next_at(), Some(Timestamp(50)));
+        wheel.apply(Change::Stands(key("a"), Timestamp(9)));
+        assert_eq!(wheel.next_at(), Some(Timestamp(9)), "it was moved");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::testing::memory::Fault;
 use crate::testing::{Cluster, START, next, settle, toy, until};
-use grain_contract::{Epoch, ReminderChange, Revision, Timestamp, Turn};
+use grain_contract::{Code, Epoch, ReminderChange, Revision, Timestamp, Turn};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
@@ -101,6 +101,33 @@ async fn a_firing_that_could_not_commit_is_repeated() {
     assert_eq!(cluster.told("a").await.len(), 0);
     cluster.clock.advance(SECOND);
     assert_eq!(cluster.until_told("a", 1).await, [format!("reminder tick due {} late 1000", START + 1_000)]);
+}
+
+/// [FR-032] [K5] A commit that was given up, and that was applied all the same: its reminder lies behind where scans have been, and
+/// nobody told the wheel of it. It fires once.
+#[tokio::test]
+async fn a_reminder_of_a_commit_with_unknown_outcome_fires() {
+    for fault in [Fault::AppliedThenUnknown, Fault::UnknownThenApplied, Fault::LateThenUnknown] {
+        let cluster = Cluster::with(1, |options| options.sweep_every = 100_000 * SECOND);
+        until("the first scan", || cluster.silo.metrics().reminder_scans > 0).await;
+        cluster.stores[0].fail_next(fault);
+        let due = START + 5_000;
+        let answer = cluster.call_of("acme", "a", toy::REMIND_ONCE, format!("tick:{due}").as_bytes()).await;
+        assert!(answer.is_err_and(|rejection| rejection.code == Code::Unavailable), "{fault:?}");
+        if fault == Fault::UnknownThenApplied {
+            cluster.add("b", 1).await.expect("it pushes the other through");
+            cluster.add("a", 1).await.expect("it meets what came meanwhile");
+        }
+        until("it is in the rows", || cluster.stores[0].reminder_rows() == 1).await;
+        until("it is armed", || cluster.silo.metrics().reminders_armed == 1).await;
+        cluster.clock.advance(5 * SECOND);
+        assert_eq!(cluster.until_told("a", 1).await, [format!("reminder tick due {due} late 0")], "{fault:?}");
+        for _ in 0..3 {
+            cluster.clock.advance(60 * SECOND);
+            settle().await;
+        }
+        assert_eq!((cluster.told("a").await.len(), cluster.stores[0].reminder_rows()), (1, 0), "{fault:?}");
+    }
 }
 
 /// [FR-084] A flood due at one moment is interleaved with calls: no call waits for more than a few rounds of it.

@@ -57,6 +57,8 @@ pub const PUT: Method = Method(18);
 pub const QUIET: Method = Method(19);
 /// Answers so many bytes without a commit.
 pub const MUCH: Method = Method(20);
+/// As [`REMIND`], but nobody may make it again.
+pub const REMIND_ONCE: Method = Method(21);
 
 const SUM: Table = Table(1);
 const ATTEMPT: Table = Table(2);
@@ -170,7 +172,7 @@ impl Toy {
             GET => Decision::Read(self.sum.to_le_bytes().to_vec()),
             TOLD => Decision::Read(self.told.join("\n").into_bytes()),
             ATTEMPTS => Decision::Read(self.list().into_bytes()),
-            REMIND => {
+            REMIND | REMIND_ONCE => {
                 let text = String::from_utf8_lossy(body);
                 let (name, due) = text.rsplit_once(':').expect("name:due");
                 let due = Timestamp(due.parse().expect("a number"));
